@@ -1,0 +1,577 @@
+//! The JSON documents of the contract, as Rust values.
+//!
+//! In: JSON text from the other side. Out: typed values, or a [`Diagnostic`] that says what does
+//! not fit. Host and guest share these types, so that one definition makes the published JSON
+//! Schemas, the guest's arguments and the host's readings. Unknown keys are ignored: a document
+//! grows by optional keys within its version.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A JSON object.
+pub type Object = Map<String, Value>;
+
+/// A value that travels as a document of the contract.
+pub trait Document: Serialize + serde::de::DeserializeOwned {
+    /// The id of its shape.
+    const SHAPE: &'static str;
+}
+
+macro_rules! documents {
+    ($($name:ident = $shape:literal),+ $(,)?) => {
+        $(impl Document for $name { const SHAPE: &'static str = concat!("llamastack.io/adapter/", $shape); })+
+
+        /// Every shape of the contract with the JSON Schema of its type, for publication.
+        #[cfg(feature = "schema")]
+        pub fn json_schemas() -> Vec<(&'static str, schemars::Schema)> {
+            vec![$(($shape, schemars::schema_for!($name))),+]
+        }
+    };
+}
+
+documents! {
+    Description = "description/v1",
+    Base = "base/v1",
+    Hints = "hints/v1",
+    ExpansionRequest = "expansion-request/v1",
+    Expansion = "expansion/v1",
+    AssemblyRequest = "assembly-request/v1",
+    Assembly = "assembly/v1",
+}
+
+/// A base configuration: the server's own file, as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Base(pub Value);
+
+/// Who a plugin is and what it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Description {
+    /// Short name, for example `llama-stack-0.7`.
+    pub name: String,
+    /// Semantic version of the plugin itself.
+    pub version: String,
+    /// Who answers for it.
+    pub vendor: String,
+    /// Document shapes that it understands, for example `llamastack.io/adapter/assembly-request/v1`.
+    pub shapes: Vec<String>,
+    /// The schemas it serves, newest first.
+    pub schemas: Vec<ServedSchema>,
+    /// Per schema id, the API names that the server knows.
+    pub apis: BTreeMap<String, Vec<String>>,
+    /// Per schema id and API, the provider types known.
+    pub providers: BTreeMap<String, BTreeMap<String, Vec<KnownProvider>>>,
+}
+
+/// One dialect that a plugin serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ServedSchema {
+    /// `<product>/<first release of the dialect>`, for example `llama-stack/0.7`.
+    pub id: String,
+    /// The server's package, for example `llama-stack`.
+    pub product: String,
+    /// First release of the dialect, inclusive: `0.5.0`.
+    pub from: String,
+    /// First release after the dialect: `0.7.0`; absent while the dialect is the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Whether this is the newest dialect of the plugin or the one before.
+    pub role: Role,
+}
+
+/// Current (n) or previous (n-1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The newest dialect that the plugin was made for.
+    Current,
+    /// The one before.
+    Previous,
+}
+
+/// One provider type of a release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct KnownProvider {
+    /// What users write: `vllm`.
+    pub name: String,
+    /// What the server's file says: `remote::vllm`.
+    #[serde(rename = "type")]
+    pub provider_type: String,
+    /// The key that takes the endpoint, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The key that takes the credential, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+}
+
+/// What is known about a base from outside it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Hints {
+    /// Labels of the image.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Version of the server package, for example `0.7.3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
+    /// A schema id that somebody stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+}
+
+/// One provider entry to expand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ExpansionRequest {
+    /// The dialect to write.
+    pub schema: String,
+    /// Exact release, where known; otherwise write what every release of the dialect takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
+    /// The API in the server's spelling: `vector_io`.
+    pub api: String,
+    /// Where the entry stands in the user's resource: `spec.providers.vectorIo[0]`.
+    pub path: String,
+    /// The entry, after normalisation.
+    pub entry: ProviderEntry,
+    /// What this host can do beyond version 1 of the contract.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+}
+
+/// A provider as the user asked for it, after defaulting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderEntry {
+    /// Unique in the resource; the host has checked it.
+    pub id: String,
+    /// Short name (`vllm`) or full type (`remote::vllm`).
+    pub provider: String,
+    /// Address of the backing service, exactly as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Host name, when written as text instead of a reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Free settings, exactly as written.
+    #[serde(default)]
+    pub settings: Object,
+    /// Secret references: field (`apiKey`, `host`, `secretRefs.password`) to the name of the
+    /// variable that will hold the value. Each stands at `<path>.<field>`.
+    #[serde(default)]
+    pub references: BTreeMap<String, String>,
+}
+
+/// A provider entry of the server's file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Expansion {
+    /// The provider id.
+    pub id: String,
+    /// The provider type: `remote::vllm`.
+    #[serde(rename = "type")]
+    pub provider_type: String,
+    /// The provider's configuration.
+    #[serde(default)]
+    pub config: Object,
+    /// Python module that brings the provider, where it is not part of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Variables that the configuration mentions and the pod must have.
+    #[serde(default)]
+    pub wants: Vec<Variable>,
+}
+
+/// A variable that the pod must have, and where its value comes from: a reference, a part of one,
+/// or a literal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Variable {
+    /// Name, `[A-Z0-9_]+`.
+    pub env: String,
+    /// The host's variable of the secret reference that it is, or is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// Which part of the reference's value (an address such as
+    /// `postgresql://user:password@host:port/database`), which the host fills in without showing it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// The value itself, when it is no secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What the server makes of the text it finds there.
+    #[serde(default)]
+    pub read_as: ReadAs,
+}
+
+/// A part of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Host name or address.
+    Host,
+    /// Port number.
+    Port,
+    /// Database name.
+    Database,
+    /// User name, decoded.
+    User,
+    /// Password, decoded.
+    Password,
+}
+
+/// How the server reads the value of a variable, so that the host can warn about one that would
+/// stop the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum ReadAs {
+    /// Text, but converted first: a value that looks like a number, a boolean or nothing is refused.
+    #[default]
+    ConvertedText,
+    /// Text as it is, for example as part of a longer text.
+    Text,
+    /// A number.
+    Number,
+}
+
+/// Everything that `assemble` needs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AssemblyRequest {
+    /// The dialect to write.
+    pub schema: String,
+    /// Exact release, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
+    /// The base configuration.
+    pub base: Value,
+    /// Per API in the server's spelling, the expanded providers in the user's order. An API may be
+    /// one that this dialect spells differently or does not have.
+    #[serde(default)]
+    pub providers: BTreeMap<String, Vec<PlacedProvider>>,
+    /// Models, tools and shields to register.
+    #[serde(default)]
+    pub resources: Resources,
+    /// State storage; absent: what the base says stays.
+    #[serde(default)]
+    pub storage: Storage,
+    /// APIs (`eval`) or single providers of the base (`inference/ollama`) to leave out, in the
+    /// user's spelling.
+    #[serde(default)]
+    pub disabled: Vec<Disabled>,
+    /// How the server listens.
+    #[serde(default)]
+    pub server: Server,
+    /// Providers that arrive in their own images. They win over others with the same id.
+    #[serde(default)]
+    pub external: Vec<ExternalProvider>,
+    /// What this host can do beyond version 1 of the contract.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+}
+
+/// An expanded provider and where the user wrote it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PlacedProvider {
+    /// `spec.providers.inference[0]`.
+    pub path: String,
+    /// What `expand` answered, perhaps of another plugin.
+    pub expansion: Expansion,
+}
+
+/// Models, tools and shields, in the user's order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    /// Models to register.
+    #[serde(default)]
+    pub models: Vec<Model>,
+    /// Tool groups to register.
+    #[serde(default)]
+    pub tools: Vec<Tool>,
+    /// Shields to register.
+    #[serde(default)]
+    pub shields: Vec<Shield>,
+}
+
+/// A model to register.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// `spec.resources.models[0]`.
+    pub path: String,
+    /// The name at the provider.
+    pub name: String,
+    /// Provider id; absent: the first inference provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// `llm` or `embedding`; absent: `llm`, or `embedding` when a dimension is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_type: Option<String>,
+    /// Tokens of context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<u64>,
+    /// Free text such as `fp8`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
+    /// Size of an embedding vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding_dimension: Option<u64>,
+    /// Free metadata, exactly as written.
+    #[serde(default)]
+    pub metadata: Object,
+}
+
+/// A tool group to register.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Tool {
+    /// `spec.resources.tools[0]`.
+    pub path: String,
+    /// `websearch`, `rag`, or a full id such as `mcp::files`.
+    pub name: String,
+    /// Provider id; absent: the plugin chooses, or brings one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+}
+
+/// A shield to register.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Shield {
+    /// `spec.resources.shields[0]`.
+    pub path: String,
+    /// The shield's id.
+    pub name: String,
+    /// Provider id; absent: the first safety provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The model that judges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// State storage.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// Key-value storage, at `spec.storage.kv`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvStorage>,
+    /// Relational storage, at `spec.storage.sql`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<SqlStorage>,
+}
+
+/// Key-value storage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase", tag = "type")]
+pub enum KvStorage {
+    /// A file in the data folder.
+    Sqlite,
+    /// A Redis server.
+    Redis {
+        /// `redis://host:port` or `host:port`.
+        endpoint: String,
+        /// Variable that will hold the password.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        password: Option<String>,
+    },
+}
+
+/// Relational storage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase", tag = "type")]
+pub enum SqlStorage {
+    /// A file in the data folder.
+    Sqlite,
+    /// A PostgreSQL server, by connection string.
+    #[serde(rename = "postgres-connection-string")]
+    PostgresConnectionString {
+        /// Variable that will hold the connection string.
+        #[serde(rename = "connectionString")]
+        connection_string: String,
+    },
+    /// A PostgreSQL server, by its parts.
+    Postgres {
+        /// Host name.
+        host: TextOrReference,
+        /// Port; absent: 5432.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<TextOrReference>,
+        /// Database name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        database: Option<TextOrReference>,
+        /// User name.
+        user: TextOrReference,
+        /// Password.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        password: Option<TextOrReference>,
+    },
+}
+
+/// A text, or the variable that will hold it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum TextOrReference {
+    /// The text itself.
+    Text(String),
+    /// Name of a variable.
+    Reference(String),
+}
+
+/// Something to leave out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Disabled {
+    /// `spec.disabled[0]`.
+    pub path: String,
+    /// `postTraining`, `post_training` or `inference/ollama`.
+    pub name: String,
+}
+
+/// How the server listens and where its files are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Server {
+    /// Where the pod finds the generated file.
+    pub config_file: String,
+    /// The mounted volume: everything that the server writes belongs below it.
+    pub data_dir: String,
+    /// Port to listen on; absent: 8321.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Serving certificate, at `spec.networking.tls`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// Worker processes, at `spec.workload.workers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u16>,
+}
+
+/// Serving certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// Certificate chain in the pod.
+    pub cert_file: String,
+    /// Private key in the pod.
+    pub key_file: String,
+}
+
+/// A provider that arrives in its own image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalProvider {
+    /// `spec.externalProviders.inference[0]`.
+    pub path: String,
+    /// The API in the server's spelling.
+    pub api: String,
+    /// Provider id.
+    pub id: String,
+    /// Provider type, as the image declares it.
+    #[serde(rename = "type")]
+    pub provider_type: String,
+    /// Python module that brings it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Its configuration, exactly as written.
+    #[serde(default)]
+    pub config: Object,
+}
+
+/// The complete file and what it needs around it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Assembly {
+    /// The server's file.
+    pub config: Object,
+    /// Variables that the file mentions beyond those of the expansions, with their sources.
+    #[serde(default)]
+    pub variables: Vec<Variable>,
+    /// How to start the server with it.
+    #[serde(default)]
+    pub startup: Startup,
+    /// What the file holds.
+    #[serde(default)]
+    pub counts: Counts,
+    /// The ids by which clients ask for the models of the resource.
+    #[serde(default)]
+    pub models: Vec<ModelId>,
+}
+
+/// How to start the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Startup {
+    /// Variables that the server's start reads: path of the file, port, data folders.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Replaces the image's entry point; empty: leave it.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Replaces the image's arguments; empty: leave them.
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+/// How much a file holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Providers of all APIs.
+    pub providers: u32,
+    /// Registered models.
+    pub models: u32,
+    /// Registered tool groups.
+    pub tools: u32,
+    /// Registered shields.
+    pub shields: u32,
+}
+
+/// A model of the resource and the id that clients use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ModelId {
+    /// As in the resource.
+    pub name: String,
+    /// As clients must write it: `vllm/llama3.2-8b`.
+    pub id: String,
+}

@@ -1,0 +1,82 @@
+//! Documents across the boundary: typed values to canonical JSON text and back.
+//!
+//! The functions here are what the component exports, at the level of documents. The wasm bindings
+//! and the native harness both call them, so that `cargo test` runs exactly what the sandbox runs.
+
+use serde_json::Value;
+
+use crate::adapter::{Detection, ProviderPack, SchemaAdapter};
+use crate::diagnostic::{Answer, Diagnostic, Outcome};
+use crate::documents::{Assembly, AssemblyRequest, Base, Description, Document, Expansion, ExpansionRequest, Hints};
+
+/// JSON text and the id of its shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// Shape id.
+    pub shape: String,
+    /// Canonical JSON.
+    pub json: String,
+}
+
+/// Canonical JSON text of a value: keys sorted, no insignificant space.
+pub fn write<T: Document>(value: &T) -> Text {
+    Text { shape: T::SHAPE.to_owned(), json: canonical(value) }
+}
+
+/// Canonical JSON of anything that serializes.
+pub fn canonical(value: &impl serde::Serialize) -> String {
+    // The documents hold string keys and finite numbers only, so that serialization cannot fail;
+    // `Value` keeps the text well-formed even if a future document broke that.
+    let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
+    value.sort_all_objects();
+    value.to_string()
+}
+
+/// Reads a document of the expected shape.
+pub fn read<T: Document>(text: &Text) -> Result<T, Diagnostic> {
+    if text.shape != T::SHAPE {
+        return Err(Diagnostic::error(
+            "unknown-shape",
+            "",
+            format!("a document of shape {:?} arrived where {:?} is understood", text.shape, T::SHAPE),
+            "use a plugin and a host that share a version of the contract",
+        ));
+    }
+    serde_json::from_str(&text.json).map_err(|error| {
+        Diagnostic::error(
+            "malformed-document",
+            "",
+            format!("the {:?} document does not fit its shape: {error}", T::SHAPE),
+            "send a document that fits the published JSON Schema",
+        )
+    })
+}
+
+/// `identity.describe`.
+pub fn describe<A: ProviderPack>() -> Text {
+    write::<Description>(&A::describe())
+}
+
+/// `detection.detect`. What cannot be read is nobody's.
+pub fn detect<A: SchemaAdapter>(base: &Text, hints: &Text) -> Detection {
+    match (read::<Base>(base), read::<Hints>(hints)) {
+        (Ok(base), Ok(hints)) => A::detect(&base.0, &hints),
+        _ => Detection::None,
+    }
+}
+
+/// `expansion.expand`.
+pub fn expand<A: ProviderPack>(request: &Text) -> Answer<Text> {
+    answer::<ExpansionRequest, Expansion>(request, A::expand)
+}
+
+/// `assembly.assemble`.
+pub fn assemble<A: SchemaAdapter>(request: &Text) -> Answer<Text> {
+    answer::<AssemblyRequest, Assembly>(request, A::assemble)
+}
+
+fn answer<Q: Document, R: Document>(request: &Text, ask: impl FnOnce(Q) -> Answer<R>) -> Answer<Text> {
+    let request = read::<Q>(request).map_err(|problem| vec![problem])?;
+    let Outcome { output, warnings } = ask(request)?;
+    Ok(Outcome { output: write(&output), warnings })
+}

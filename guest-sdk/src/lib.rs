@@ -1,0 +1,22 @@
+//! What the author of a LlamaStack schema adapter imports.
+//!
+//! A plugin turns a `LlamaStackDistribution` resource into the configuration of one server
+//! release. Implement [`SchemaAdapter`] (or [`ProviderPack`]) on a type, name it in [`export!`], and
+//! build the crate with `llsd plugin build`. The same crate runs natively under `cargo test`, where
+//! [`exchange`] is the boundary that the sandbox would be.
+//!
+//! A plugin sees its arguments and nothing else, and fails by returning [`Diagnostic`]s: a panic is
+//! a trap, is counted as a bug of the plugin, and its message is lost.
+
+mod adapter;
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code, missing_docs, reason = "wit-bindgen writes the canonical ABI glue")]
+pub mod bindings;
+mod diagnostic;
+pub mod documents;
+pub mod exchange;
+mod export;
+
+pub use adapter::{Detection, ProviderPack, SchemaAdapter};
+pub use diagnostic::{Answer, Diagnostic, Diagnostics, Outcome, Severity};
+pub use serde_json;
