@@ -3,3 +3,4 @@
 //! No client, clock, environment, randomness or async. Equal inputs give byte-equal output.
 
 pub mod adapter;
+pub mod yaml;
