@@ -1,1 +1,30 @@
-fn main(){}
+//! Builds the adapters of the floor and leaves them where `lib.rs` includes them.
+
+use std::path::PathBuf;
+
+/// Adapters inside the binary, newest first.
+const ADAPTERS: [&str; 3] = ["llama-stack-0.7", "llama-stack-0.4", "llama-stack-0.2"];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let plugins = PathBuf::from(env("CARGO_MANIFEST_DIR")?).join("..");
+    let out = PathBuf::from(env("OUT_DIR")?);
+    for watched in ["../dialects", "../../guest-sdk/src", "../../guest-sdk/Cargo.toml", "../../wit", "../../Cargo.lock"] {
+        println!("cargo::rerun-if-changed={watched}");
+    }
+    let mut table = String::from("&[");
+    for adapter in ADAPTERS {
+        println!("cargo::rerun-if-changed=../{adapter}");
+        // A target folder of its own: cargo holds a lock on the one this build script runs in.
+        let component = llsd_componentize::build(&plugins.join(adapter), &out.join("guests"))?;
+        std::fs::write(out.join(format!("{adapter}.wasm")), component)?;
+        table += &format!(
+            "Builtin {{ name: {adapter:?}, component: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{adapter}.wasm\")) }},"
+        );
+    }
+    std::fs::write(out.join("adapters.rs"), table + "]")?;
+    Ok(())
+}
+
+fn env(name: &str) -> Result<String, std::env::VarError> {
+    std::env::var(name)
+}

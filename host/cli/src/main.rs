@@ -1,1 +1,65 @@
-fn main() {}
+//! `llsd`: one binary that renders, checks, tests plugins and runs the operator.
+//!
+//! Data goes to standard output, talk to standard error. Exit status: 0 done, 1 refused or
+//! different, 2 could not run.
+
+mod adapters;
+mod check;
+mod crd;
+mod files;
+mod plugin;
+mod render;
+mod talk;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs LlamaStack servers on Kubernetes from a short resource, in the dialect of each release.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Turn a resource and a base configuration into the server's configuration
+    Render(render::Arguments),
+    /// Say everything that is wrong with resources, and what to look at
+    Check(check::Arguments),
+    /// Write, inspect, run, test and compare schema adapters
+    #[command(subcommand)]
+    Plugin(plugin::Command),
+    /// Print the custom resource definitions
+    Crd(crd::Arguments),
+}
+
+/// How a command ended, when it could run.
+enum Verdict {
+    /// As asked.
+    Done,
+    /// Refused, or different from what was expected.
+    Refused,
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = llsd_plugin::child_main() {
+        return code;
+    }
+    let outcome = match Arguments::parse().command {
+        Command::Render(arguments) => render::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Plugin(command) => plugin::run(&command),
+        Command::Crd(arguments) => crd::run(&arguments),
+    };
+    match outcome {
+        Ok(Verdict::Done) => ExitCode::SUCCESS,
+        Ok(Verdict::Refused) => ExitCode::from(1),
+        Err(error) => {
+            talk::failure(&error);
+            ExitCode::from(2)
+        }
+    }
+}

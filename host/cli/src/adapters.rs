@@ -1,0 +1,55 @@
+//! The plugins of the command line: those inside the binary and those given as files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use llsd_plugin::{CompileCache, Host, HostConfig, Origin, Plugin};
+use llsd_render::adapter::Adapter;
+
+use crate::files;
+
+/// Options of every command that generates.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A schema adapter or provider pack to use beside those built in; may be repeated
+    #[arg(long = "plugin", value_name = "FILE")]
+    plugins: Vec<PathBuf>,
+}
+
+/// A host with a compile cache in the user's cache folder, when that can be written.
+pub(crate) fn host() -> anyhow::Result<Host> {
+    let cache = cache_folder().and_then(|folder| CompileCache::open(&folder).ok());
+    Ok(Host::new(HostConfig { cache, ..HostConfig::default() })?)
+}
+
+/// Loads the plugins given, which come first, and those built in.
+pub(crate) fn load(arguments: &Arguments) -> anyhow::Result<Vec<Plugin>> {
+    let host = host()?;
+    let mut plugins = Vec::new();
+    for path in &arguments.plugins {
+        plugins.push(load_file(&host, path)?);
+    }
+    for builtin in llsd_builtin::ADAPTERS {
+        let plugin = host
+            .load(builtin.component, Origin::BuiltIn)
+            .with_context(|| format!("the built-in plugin {} does not load", builtin.name))?;
+        plugins.push(plugin);
+    }
+    Ok(plugins)
+}
+
+/// Loads one plugin from a file.
+pub(crate) fn load_file(host: &Host, path: &Path) -> anyhow::Result<Plugin> {
+    host.load(&files::bytes(path)?, Origin::Outside).with_context(|| format!("{} does not load", path.display()))
+}
+
+/// The plugins as generation wants them.
+pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
+    plugins.iter().map(|plugin| plugin as &dyn Adapter).collect()
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    Some(xdg.or_else(home)?.join("llsd").join("compiled"))
+}

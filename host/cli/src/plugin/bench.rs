@@ -1,0 +1,86 @@
+//! `llsd plugin bench`: latency and fuel of recorded calls, beside a saved baseline.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use llsd_plugin::{Plugin, Request};
+use serde::{Deserialize, Serialize};
+
+use crate::{Verdict, adapters, files, talk};
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The component
+    file: PathBuf,
+    /// Folder of recorded calls, as `llsd plugin test --fixtures` takes it
+    #[arg(long, value_name = "FOLDER")]
+    fixtures: PathBuf,
+    /// Times each call is made
+    #[arg(long, default_value_t = 200)]
+    runs: u32,
+    /// Compare with this file; written when it does not exist
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+}
+
+/// What one recorded call costs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Cost {
+    fuel: u64,
+    p50_us: u64,
+    p99_us: u64,
+}
+
+/// Exit 1 when a call burns more fuel than in the baseline: fuel does not depend on the machine.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+    let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
+    let mut costs = BTreeMap::new();
+    for fixture in llsd_conformance::fixtures(&arguments.fixtures)? {
+        costs.insert(fixture.name.clone(), measure(&plugin, &fixture.request, arguments.runs.max(1))?);
+    }
+    let baseline: Option<BTreeMap<String, Cost>> = match &arguments.baseline {
+        Some(path) if path.exists() => Some(serde_json::from_str(&files::text(path)?).context("the baseline is not ours")?),
+        Some(path) => {
+            std::fs::write(path, serde_json::to_string_pretty(&costs)?)?;
+            talk::remark(&format!("wrote the baseline {}", path.display()));
+            None
+        }
+        None => None,
+    };
+    let mut verdict = Verdict::Done;
+    for (name, cost) in &costs {
+        let before = baseline.as_ref().and_then(|all| all.get(name));
+        let change = before.map_or_else(String::new, |before| {
+            format!("  fuel ×{:.3}, p50 ×{:.2}", ratio(cost.fuel, before.fuel), ratio(cost.p50_us, before.p50_us))
+        });
+        if before.is_some_and(|before| cost.fuel > before.fuel) {
+            verdict = Verdict::Refused;
+        }
+        talk::data(&format!("{name}: fuel {}, p50 {} µs, p99 {} µs{change}", cost.fuel, cost.p50_us, cost.p99_us));
+    }
+    Ok(verdict)
+}
+
+fn measure(plugin: &Plugin, request: &Request, runs: u32) -> anyhow::Result<Cost> {
+    let mut durations = Vec::new();
+    let mut fuel = 0;
+    for _ in 0..runs {
+        let called = plugin.call_afresh(request)?;
+        fuel = called.fuel;
+        durations.push(called.duration);
+    }
+    durations.sort();
+    let at = |share: f64| micros(durations[((durations.len() - 1) as f64 * share) as usize]);
+    Ok(Cost { fuel, p50_us: at(0.5), p99_us: at(0.99) })
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn ratio(now: u64, before: u64) -> f64 {
+    now as f64 / before.max(1) as f64
+}

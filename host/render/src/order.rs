@@ -1,0 +1,84 @@
+//! The order of keys in a generated file.
+//!
+//! Plugins answer in canonical JSON, whose keys are sorted. People read the file next to the base it
+//! came from, so keys stand where the base has them and new ones where the server's own files have
+//! them. Lists are not touched: their order means something.
+
+use serde_json::{Map, Value};
+
+/// Keys in the order of the server's own files. What is not named here comes after, sorted.
+const CONVENTION: [&str; 31] = [
+    "version", "distro_name", "image_name", "container_image", "apis", "providers", "provider_id", "provider_type",
+    "module", "model_id", "provider_model_id", "shield_id", "provider_shield_id", "toolgroup_id", "model_type", "type",
+    "host", "port", "db", "user", "password", "namespace", "table_name", "backend", "config", "metadata",
+    "storage", "backends", "stores", "registered_resources", "server",
+];
+
+/// Puts the keys of `value` in the order in which `base` has them, then in the usual order.
+pub fn like(base: &Value, value: Value) -> Value {
+    match value {
+        Value::Object(entries) => Value::Object(object(base.as_object(), entries)),
+        Value::Array(items) => {
+            let counterparts = base.as_array().map(Vec::as_slice).unwrap_or_default();
+            Value::Array(items.into_iter().map(|item| like(counterpart(counterparts, &item), item)).collect())
+        }
+        scalar => scalar,
+    }
+}
+
+fn object(base: Option<&Map<String, Value>>, mut entries: Map<String, Value>) -> Map<String, Value> {
+    let mut ordered = Map::with_capacity(entries.len());
+    for (key, counterpart) in base.into_iter().flatten() {
+        if let Some(value) = entries.remove(key) {
+            ordered.insert(key.clone(), like(counterpart, value));
+        }
+    }
+    let mut rest: Vec<_> = entries.into_iter().collect();
+    rest.sort_by(|(a, _), (b, _)| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
+    ordered.extend(rest.into_iter().map(|(key, value)| (key, like(&Value::Null, value))));
+    ordered
+}
+
+fn rank(key: &str) -> usize {
+    CONVENTION.iter().position(|known| *known == key).unwrap_or(CONVENTION.len())
+}
+
+/// The element of the base's list that is about the same thing: the one with the same id.
+fn counterpart<'a>(candidates: &'a [Value], item: &Value) -> &'a Value {
+    const IDS: [&str; 4] = ["provider_id", "model_id", "shield_id", "toolgroup_id"];
+    let same = |candidate: &&Value| IDS.iter().any(|id| !item[*id].is_null() && candidate[*id] == item[*id]);
+    candidates.iter().find(same).unwrap_or(&Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_stand_where_the_base_has_them_and_new_ones_where_the_server_would() {
+        let base = json!({"version": 2, "zebra": 1, "providers": {"inference": [{"provider_id": "a", "config": {"y": 1, "x": 2}}]}});
+        let value = json!({
+            "apple": 1,
+            "providers": {"inference": [
+                {"config": {"x": 2, "y": 1}, "provider_id": "a"},
+                {"config": {}, "provider_id": "b", "provider_type": "remote::b"},
+            ]},
+            "version": 2,
+            "zebra": 1,
+        });
+        assert_eq!(
+            like(&base, value).to_string(),
+            json!({
+                "version": 2,
+                "zebra": 1,
+                "providers": {"inference": [
+                    {"provider_id": "a", "config": {"y": 1, "x": 2}},
+                    {"provider_id": "b", "provider_type": "remote::b", "config": {}},
+                ]},
+                "apple": 1,
+            })
+            .to_string()
+        );
+    }
+}
