@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""A stand-in for a vLLM server: just enough for llama-stack to list and check its models.
+
+    fake_vllm.py PORT [MODEL ...]
+
+Listens on 127.0.0.1; PORT 0 takes a free one. The first line it prints is `listening on 127.0.0.1:PORT`.
+
+Answers GET /health and GET /v1/models (also under /models, so that a base URL without /v1 can be
+told from one with it: there it answers 404), POST /v1/chat/completions with a fixed reply.
+With FAKE_VLLM_TOKEN set, /v1 requests need that bearer token.
+"""
+import json
+import os
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 18000
+MODELS = sys.argv[2:] or ["llama3.2-8b"]
+TOKEN = os.environ.get("FAKE_VLLM_TOKEN")
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def reply(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def allowed(self):
+        if TOKEN and self.headers.get("authorization") != f"Bearer {TOKEN}":
+            self.reply(401, {"error": {"message": "bad token", "type": "auth"}})
+            return False
+        return True
+
+    def do_GET(self):
+        if self.path == "/health":
+            return self.reply(200, {})
+        if self.path.rstrip("/") == "/v1/models":
+            if self.allowed():
+                self.reply(200, {"object": "list", "data": [
+                    {"id": m, "object": "model", "created": int(time.time()), "owned_by": "fake"} for m in MODELS]})
+            return
+        self.reply(404, {"error": {"message": f"no such path {self.path}", "type": "not_found"}})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        if self.path != "/v1/chat/completions":
+            return self.reply(404, {"error": {"message": f"no such path {self.path}", "type": "not_found"}})
+        if self.allowed():
+            self.reply(200, {"id": "fake-1", "object": "chat.completion", "created": int(time.time()),
+                             "model": body.get("model"), "choices": [{"index": 0, "finish_reason": "stop",
+                             "message": {"role": "assistant", "content": "hello from fake vllm"}}],
+                             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})
+
+    def log_message(self, fmt, *args):
+        print(time.strftime("%H:%M:%S"), self.command, self.path, args[1] if len(args) > 1 else "", flush=True)
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+    print(f"listening on 127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()

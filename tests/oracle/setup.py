@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Make one virtual environment per llama-stack / ogx release and lay out the configs it ships.
+
+    setup.py [--cache DIR] [RELEASE ...]
+
+    DIR/oracle/venvs/<release>/                     the environment
+    DIR/oracle/bases/<release>/<distribution>/*.yaml  copied from the installed wheel
+
+DIR is $LLSD_CACHE, $XDG_CACHE_HOME/llsd or ~/.cache/llsd. RELEASE defaults to the eight that tests
+use; any other published version can be named. What exists and is complete is kept.
+
+Full installs, resolved as of the day each release was published, because the releases do not cap
+their dependencies: with mcp 2.x, for example, llama-stack 0.5 to 0.7 cannot be imported.
+Needs Python 3.12 and a package index; about two minutes with nothing cached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# (release, day after its wheel was uploaded, requirements)
+RELEASES = {
+    # 0.2.12 does not declare what its own server imports; the OpenAI mixin of 0.2.x imports litellm.
+    "0.2.12": ("2025-06-22", ["llama-stack==0.2.12", "llama-stack-client==0.2.12", "uvicorn", "aiosqlite",
+                              "sqlalchemy[asyncio]", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http",
+                              "mcp", "litellm"]),
+    "0.2.24": ("2025-11-14", ["llama-stack==0.2.24", "sqlalchemy[asyncio]", "mcp<2", "litellm"]),
+    "0.3.5": ("2025-12-17", ["llama-stack==0.3.5", "mcp<2"]),
+    "0.4.7": ("2026-07-29", ["llama-stack==0.4.7", "llama-stack-api==0.4.7", "mcp<2"]),
+    "0.5.4": ("2026-06-28", ["llama-stack==0.5.4", "llama-stack-api==0.5.4", "mcp<2"]),
+    "0.6.1": ("2026-04-01", ["llama-stack==0.6.1", "llama-stack-api==0.6.1", "mcp<2"]),
+    "0.7.3": ("2026-07-29", ["llama-stack==0.7.3", "llama-stack-api==0.7.3", "mcp<2"]),
+    "ogx-1.5.0": ("", ["ogx==1.5.0", "ogx-api==1.5.0"]),
+}
+
+# What the providers of a real server import on top of the package's own dependencies: file handling
+# for vector_io, responses and file search.
+RUN_EXTRAS = ["chardet", "pypdf"]
+
+# Prints how many configs it copied into argv[1]; runs in the environment of the release.
+COPY_CONFIGS = r"""
+import importlib.util, os, shutil, sys
+package = next(p for p in ("ogx", "llama_stack") if importlib.util.find_spec(p))
+root = list(importlib.util.find_spec(package).submodule_search_locations)[0]
+count = 0
+for folder in ("templates", "distributions"):
+    top = os.path.join(root, folder)
+    for distro in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+        source = os.path.join(top, distro)
+        for name in sorted(os.listdir(source)) if os.path.isdir(source) else []:
+            # run*.yaml up to 0.3.x, config.yaml since 0.4.0; build.yaml is something else
+            if name == "config.yaml" or (name.startswith("run") and name.endswith(".yaml")):
+                os.makedirs(os.path.join(sys.argv[1], distro), exist_ok=True)
+                shutil.copyfile(os.path.join(source, name), os.path.join(sys.argv[1], distro, name))
+                count += 1
+print(count)
+"""
+
+
+def default_cache() -> Path:
+    if cache := os.environ.get("LLSD_CACHE"):
+        return Path(cache)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llsd"
+
+
+def requirements(release: str) -> tuple[str, list[str]]:
+    if release in RELEASES:
+        return RELEASES[release]
+    if release.startswith("ogx-"):
+        version = release.removeprefix("ogx-")
+        return "", [f"ogx=={version}", f"ogx-api=={version}"]
+    has_api_package = not release.startswith(("0.0.", "0.1.", "0.2.", "0.3."))
+    return "", [f"llama-stack=={release}", "mcp<2"] + [f"llama-stack-api=={release}"] * has_api_package
+
+
+def find_uv(venvs: Path) -> str:
+    """The installer: uv, because it can resolve as of a date."""
+    if found := shutil.which("uv"):
+        return found
+    own = venvs / "tool" / "bin" / "uv"
+    if not own.exists():
+        subprocess.run([sys.executable, "-m", "venv", venvs / "tool"], check=True)
+        subprocess.run([venvs / "tool" / "bin" / "python", "-m", "pip", "install", "-q", "uv"], check=True)
+    return str(own)
+
+
+def make_environment(uv: str, venv: Path, release: str) -> bool:
+    """True when it had to be made."""
+    day, wanted = requirements(release)
+    stamp = " ".join([day, *wanted, *RUN_EXTRAS])
+    stamp_file = venv / ".oracle-stamp"
+    if (venv / "bin" / "python").exists() and stamp_file.exists() and stamp_file.read_text() == stamp:
+        return False
+    subprocess.run([uv, "venv", "-q", "--clear", "--python", sys.executable, venv], check=True)
+    as_of = ["--exclude-newer", day] if day else []
+    subprocess.run([uv, "pip", "install", "-q", "--python", venv / "bin" / "python", *as_of, *wanted, *RUN_EXTRAS],
+                   check=True)
+    stamp_file.write_text(stamp)
+    return True
+
+
+def copy_configs(venv: Path, bases: Path) -> int:
+    copied = subprocess.run([venv / "bin" / "python", "-I", "-c", COPY_CONFIGS, bases], check=True,
+                            capture_output=True, text=True)
+    return int(copied.stdout)
+
+
+def keep_tokenizer(uv: str, target: Path) -> None:
+    """An offline copy of the encoding that some providers load while starting.
+
+    litellm's wheel carries it under the name tiktoken looks for.
+    """
+    if target.is_dir():
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run([uv, "pip", "install", "-q", "--no-deps", "--target", scratch, "--python", sys.executable,
+                        "litellm==1.79.3"], check=True)
+        files = [f for f in Path(scratch).rglob("tokenizers/*") if f.is_file() and re.fullmatch(r"[0-9a-f]+", f.name)]
+        target.mkdir(parents=True)
+        for file in files:
+            shutil.copy(file, target)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    arguments.add_argument("--cache", type=Path, default=default_cache())
+    arguments.add_argument("release", nargs="*", default=list(RELEASES))
+    given = arguments.parse_args()
+    if sys.version_info[:2] != (3, 12):
+        print(f"setup: needs Python 3.12, this is {sys.version.split()[0]}", file=sys.stderr)
+        return 2
+    oracle = given.cache.absolute() / "oracle"
+    venvs, bases = oracle / "venvs", oracle / "bases"
+    venvs.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("UV_CACHE_DIR", str(venvs / ".uv-cache"))
+    # uv brings its own certificates and would not trust a proxy that the system trusts.
+    system_certificates = "/etc/ssl/certs/ca-certificates.crt"
+    if "SSL_CERT_FILE" not in os.environ and os.path.exists(system_certificates):
+        os.environ["SSL_CERT_FILE"] = system_certificates
+    try:
+        uv = find_uv(venvs)
+        keep_tokenizer(uv, venvs / "tiktoken-cache")
+        for index, release in enumerate(given.release, start=1):
+            started = time.monotonic()
+            if not (venvs / release / ".oracle-stamp").exists():
+                print(f"oracle: installing {release} ({index} of {len(given.release)})", flush=True)
+            made = make_environment(uv, venvs / release, release)
+            if made:
+                shutil.rmtree(bases / release, ignore_errors=True)
+            if not (bases / release).is_dir():
+                count = copy_configs(venvs / release, bases / release)
+                print(f"oracle: {release} ready after {time.monotonic() - started:.0f} s, ships {count} configs", flush=True)
+    except subprocess.CalledProcessError as error:
+        print(f"setup: {' '.join(map(str, error.cmd[:4]))} … ended with {error.returncode}\n{error.stderr or ''}",
+              file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+//! How each program of the control plane is started, and what differs from a cluster's settings.
+//!
+//! Paths are relative to the folder of the control plane, in which every program runs.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use crate::users;
+
+/// The file with one line for each audited request.
+pub(crate) const AUDIT_FILE: &str = "audit.log";
+
+/// The only node; kwok plays its kubelet.
+pub(crate) const NODE: &str = "simulated";
+
+pub(crate) async fn create_node(admin: &Client) -> Result<()> {
+    let room = json!({"cpu": "100000", "memory": "1000Ti", "pods": "100000"});
+    let node = serde_json::from_value(json!({
+        "metadata": {
+            "name": NODE,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux"},
+        },
+        "status": {"allocatable": room, "capacity": room},
+    }))?;
+    Api::<Node>::all(admin.clone()).create(&PostParams::default(), &node).await?;
+    Ok(())
+}
+
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// One line for each request of anyone but the control plane itself.
+pub(crate) fn audit_policy() -> serde_json::Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "omitManagedFields": true,
+        "rules": [
+            {"level": "None", "users": users::components()},
+            {"level": "None", "nonResourceURLs": ["/healthz*", "/readyz*", "/livez*"]},
+            {"level": "Metadata"},
+        ],
+    })
+}
+
+pub(crate) fn etcd_arguments(port: u16, peer_port: u16) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    vec![
+        "--data-dir=etcd".into(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // The data dies with the test.
+        "--unsafe-no-fsync".into(),
+    ]
+}
+
+pub(crate) fn api_server_arguments(port: u16, etcd_port: u16) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--secure-port={port}"),
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        format!("--audit-log-path={AUDIT_FILE}"),
+    ];
+    arguments.extend(
+        [
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            // No pod reaches the API server, and a loopback address is not allowed in endpoints.
+            "--endpoint-reconciler-type=none",
+            "--tls-cert-file=server.crt",
+            "--tls-private-key-file=server.key",
+            "--client-ca-file=ca.crt",
+            "--authorization-mode=RBAC",
+            "--anonymous-auth=false",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-account-key-file=accounts.pub",
+            "--service-account-signing-key-file=accounts.key",
+            "--service-cluster-ip-range=10.0.0.0/16",
+            "--allow-privileged=true",
+            // A loaded machine delays the simulated node's heartbeat; its pods must stay ready.
+            "--disable-admission-plugins=TaintNodesByCondition",
+            "--audit-policy-file=audit-policy.json",
+            // A request is in the log before its answer is complete, so that tests can count.
+            "--audit-log-mode=blocking",
+            // Rotation would move lines that a test has yet to read.
+            "--audit-log-maxsize=10000",
+            "--max-requests-inflight=2000",
+            "--max-mutating-requests-inflight=1000",
+        ]
+        .map(String::from),
+    );
+    arguments
+}
+
+pub(crate) fn controller_manager_arguments() -> Vec<String> {
+    [
+        "--kubeconfig=kube-controller-manager.kubeconfig",
+        "--service-account-private-key-file=accounts.key",
+        "--root-ca-file=ca.crt",
+        "--leader-elect=false",
+        // As with TaintNodesByCondition: a late heartbeat must not evict pods.
+        "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
+        "--secure-port=0",
+        "--kube-api-qps=400",
+        "--kube-api-burst=800",
+        "--concurrent-deployment-syncs=20",
+        "--concurrent-replicaset-syncs=20",
+    ]
+    .map(String::from)
+    .into()
+}
+
+pub(crate) fn scheduler_arguments() -> Vec<String> {
+    [
+        "--kubeconfig=kube-scheduler.kubeconfig",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--kube-api-qps=400",
+        "--kube-api-burst=800",
+    ]
+    .map(String::from)
+    .into()
+}
+
+pub(crate) fn kwok_arguments() -> Vec<String> {
+    [
+        "--kubeconfig=kwok.kubeconfig",
+        "--manage-all-nodes=true",
+        "--cidr=10.128.0.0/9",
+        "--node-ip=10.0.0.1",
+    ]
+    .map(String::from)
+    .into()
+}

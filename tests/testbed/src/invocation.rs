@@ -1,0 +1,124 @@
+//! Runs a command line program for a test and returns what it said.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+/// No command of a test takes longer unless it hangs.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A command to run.
+#[derive(Debug)]
+pub struct Invocation {
+    command: Command,
+    input: Vec<u8>,
+}
+
+/// What a command that ended has said.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The command line.
+    pub command: String,
+    /// The exit status; `None` when it was ended by a signal.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Invocation {
+    pub(crate) fn new(program: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        Self { command, input: Vec::new() }
+    }
+
+    /// Adds arguments.
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    /// Adds one argument.
+    pub fn arg(self, argument: impl AsRef<OsStr>) -> Self {
+        self.args([argument])
+    }
+
+    /// Adds `--namespace`.
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.args(["--namespace", namespace])
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// What it reads from its standard input; nothing otherwise.
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = input.into();
+        self
+    }
+
+    /// Runs it to its end. A refusal is an answer, not an error: see [`Finished::success`].
+    pub async fn run(self) -> Result<Finished> {
+        let Self { mut command, input } = self;
+        let shown = show(&command);
+        let run = async {
+            let mut child = command.stdin(Stdio::piped()).spawn()?;
+            let pipe = child.stdin.take();
+            let write = async move {
+                if let Some(mut pipe) = pipe {
+                    // A command that does not read its input closes the pipe early.
+                    let _ = pipe.write_all(&input).await;
+                }
+            };
+            let ((), output) = tokio::join!(write, child.wait_with_output());
+            output
+        };
+        let output = tokio::time::timeout(DEADLINE, run)
+            .await
+            .with_context(|| format!("`{shown}` did not end within {DEADLINE:?}"))?
+            .with_context(|| format!("cannot run `{shown}`"))?;
+        Ok(Finished {
+            command: shown,
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}
+
+impl Finished {
+    /// Its standard output if it exited with 0, otherwise an error with all it said.
+    pub fn success(self) -> Result<String> {
+        if self.code == Some(0) {
+            return Ok(self.stdout);
+        }
+        let Self { command, code, stdout, stderr } = self;
+        let code = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
+        bail!("`{command}` ended with {code}\n{stdout}{stderr}")
+    }
+
+    /// Its standard error if it failed, otherwise an error with what it printed.
+    pub fn failure(self) -> Result<String> {
+        if self.code != Some(0) {
+            return Ok(self.stderr);
+        }
+        bail!("`{}` was expected to fail but printed\n{}", self.command, self.stdout)
+    }
+}
+
+fn show(command: &Command) -> String {
+    let command = command.as_std();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
