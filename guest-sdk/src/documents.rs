@@ -235,6 +235,12 @@ pub enum Part {
     User,
     /// Password, decoded.
     Password,
+    /// User name, percent-encoded as it stands in the address.
+    #[serde(rename = "encodedUser")]
+    EncodedUser,
+    /// Password, percent-encoded as it stands in the address: for a server that pastes it into one.
+    #[serde(rename = "encodedPassword")]
+    EncodedPassword,
 }
 
 /// How the server reads the value of a variable, so that the host can warn about one that would

@@ -1,1 +1,88 @@
-//! placeholder
+//! How LlamaStack and OGX releases write their configuration: what our adapters share.
+//!
+//! A [`Dialect`] says how a range of releases lays its file out (storage, resources, variables); the
+//! catalogue, one slice per release, says which keys each provider type takes. The code is the same
+//! for all: [`Adapter`] is a name and the dialects it serves, and answers the four questions of the
+//! contract.
+//!
+//! Nothing here touches WebAssembly: a plugin crate names its dialects and exports them.
+
+mod apis;
+mod assemble;
+mod catalog;
+mod describe;
+mod detect;
+mod dialects;
+mod endpoint;
+mod env;
+mod expand;
+mod layout;
+mod names;
+mod release;
+
+use llsd_adapter_sdk::documents::{
+    Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints,
+};
+use llsd_adapter_sdk::serde_json::Value;
+use llsd_adapter_sdk::{Answer, Detection, Diagnostic};
+
+pub use dialects::{
+    LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4, LLAMA_STACK_0_5,
+    LLAMA_STACK_0_7, OGX_0_8, OGX_1_0,
+};
+pub use layout::Dialect;
+
+/// A schema adapter: who it is, and the dialects it serves, the current one first.
+#[derive(Debug)]
+pub struct Adapter {
+    /// Short name, for example `llama-stack-0.7`.
+    pub name: &'static str,
+    /// Semantic version of the plugin itself.
+    pub version: &'static str,
+    /// The dialects served, newest first.
+    pub dialects: &'static [&'static Dialect],
+}
+
+impl Adapter {
+    /// `describe`: everything that the dialects and their catalogues hold.
+    pub fn describe(&self) -> Description {
+        describe::describe(self)
+    }
+
+    /// `detect`: by hints where there are some, by the shape of the base otherwise.
+    pub fn detect(&self, base: &Value, hints: &Hints) -> Detection {
+        detect::detect(self.dialects, base, hints)
+    }
+
+    /// `expand`: one provider entry in the words of the release.
+    pub fn expand(&self, request: ExpansionRequest) -> Answer<Expansion> {
+        let dialect = self
+            .dialect(&request.schema, &request.path)
+            .map_err(|problem| vec![problem])?;
+        expand::expand(dialect, request)
+    }
+
+    /// `assemble`: the whole file.
+    pub fn assemble(&self, request: AssemblyRequest) -> Answer<Assembly> {
+        let dialect = self
+            .dialect(&request.schema, "")
+            .map_err(|problem| vec![problem])?;
+        assemble::assemble(dialect, request)
+    }
+
+    fn dialect(&self, schema: &str, field: &str) -> Result<&'static Dialect, Diagnostic> {
+        self.dialects
+            .iter()
+            .find(|dialect| dialect.id == schema)
+            .copied()
+            .ok_or_else(|| {
+                let served: Vec<_> = self.dialects.iter().map(|dialect| dialect.id).collect();
+                Diagnostic::error(
+                    "unsupported-schema",
+                    field,
+                    format!("{} does not serve the schema {schema:?}", self.name),
+                    format!("use one of: {}", served.join(", ")),
+                )
+            })
+    }
+}

@@ -1,0 +1,47 @@
+//! Names of APIs, in the user's spelling and in the release's.
+
+/// Whether two spellings name the same API: `vectorIo`, `vector_io`, `VectorIO`.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    fn letters(name: &str) -> impl Iterator<Item = u8> {
+        name.bytes()
+            .filter(|b| *b != b'_' && *b != b'-')
+            .map(|b| b.to_ascii_lowercase())
+    }
+    letters(a).eq(letters(b))
+}
+
+/// The other name of an API that was renamed between releases.
+pub(crate) fn other_name(api: &str) -> Option<&'static str> {
+    match api {
+        "agents" => Some("responses"),
+        "responses" => Some("agents"),
+        _ => None,
+    }
+}
+
+/// The API that serves a kind of resource.
+pub(crate) fn of_resource(kind: &str) -> Option<&'static str> {
+    match kind {
+        "models" => Some("inference"),
+        "shields" => Some("safety"),
+        "vector_dbs" | "vector_stores" => Some("vector_io"),
+        "datasets" => Some("datasetio"),
+        "scoring_fns" => Some("scoring"),
+        "benchmarks" => Some("eval"),
+        "tool_groups" => Some("tool_runtime"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_an_api_is_understood() {
+        for written in ["vectorIo", "vector_io", "VectorIO", "vector-io"] {
+            assert!(same(written, "vector_io"), "{written}");
+        }
+        assert!(!same("vector", "vector_io"));
+    }
+}

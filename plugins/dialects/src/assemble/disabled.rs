@@ -1,0 +1,125 @@
+//! Leaving out APIs and single providers.
+
+use llsd_adapter_sdk::documents::Disabled;
+use llsd_adapter_sdk::serde_json::Value;
+
+use super::base::Stack;
+use crate::env::Id;
+use crate::{apis, names};
+
+/// What the resource leaves out.
+#[derive(Default)]
+pub(super) struct Off {
+    apis: Vec<(&'static str, String)>,
+    providers: Vec<(&'static str, String, String)>,
+}
+
+impl Off {
+    /// What leaves this provider out, if anything does.
+    pub(super) fn covers(&self, api: &str, id: &str) -> Option<&str> {
+        let whole = self
+            .apis
+            .iter()
+            .find(|(off, _)| *off == api)
+            .map(|(off, _)| *off);
+        whole.or_else(|| {
+            self.providers
+                .iter()
+                .find(|(off, off_id, _)| *off == api && off_id == id)
+                .map(|(_, id, _)| id.as_str())
+        })
+    }
+}
+
+/// Understands the names; one that the release does not have leaves nothing out.
+pub(super) fn read(stack: &mut Stack, disabled: Vec<Disabled>) -> Off {
+    let mut off = Off::default();
+    for Disabled { path, name } in disabled {
+        let (api, provider) = match name.split_once('/') {
+            Some((api, provider)) => (api, Some(provider)),
+            None => (name.as_str(), None),
+        };
+        if provider.is_none() && apis::same(api, "telemetry") && stack.switch_telemetry(false) {
+            continue;
+        }
+        match (stack.catalog.api(api), provider) {
+            (Some(api), None) => off.apis.push((api, path)),
+            (Some(api), Some(provider)) => off.providers.push((api, provider.to_owned(), path)),
+            (None, _) => stack.notes.warning(
+                "no-such-api",
+                path,
+                format!(
+                    "{} has no API {api:?}, so there is nothing to leave out",
+                    stack.dialect.id
+                ),
+                format!("remove it, or {}", names::choose(api, stack.catalog.apis())),
+            ),
+        }
+    }
+    off
+}
+
+/// Takes out what is left out, with the resources that need it.
+pub(super) fn remove(stack: &mut Stack, off: &Off) {
+    for (api, path) in &off.apis {
+        stack.leave_out(api, path);
+        for kind in RESOURCES {
+            if apis::of_resource(kind) == Some(api)
+                && let Some(list) = stack.existing_resources_mut(kind)
+            {
+                list.clear();
+            }
+        }
+    }
+    for (api, id, path) in &off.providers {
+        if stack.gone.contains_key(*api) {
+            continue;
+        }
+        if !stack.take_out(api, id) {
+            let fix = names::choose(id, stack.ids(api));
+            stack.notes.warning(
+                "no-such-provider",
+                path.as_str(),
+                format!("there is no {api} provider {id:?} to leave out"),
+                format!("remove it, or {fix}"),
+            );
+            continue;
+        }
+        for kind in RESOURCES {
+            if apis::of_resource(kind) == Some(api)
+                && let Some(list) = stack.existing_resources_mut(kind)
+            {
+                list.retain(|resource| Id::of(resource.get("provider_id")).name() != Some(id));
+            }
+        }
+        stack
+            .gone_providers
+            .push(((*api).to_owned(), id.clone(), path.clone()));
+        if stack.entries(api).next().is_none() {
+            stack.leave_out(api, path);
+        }
+    }
+}
+
+/// Kinds of resources, of all dialects.
+const RESOURCES: [&str; 8] = [
+    "models",
+    "shields",
+    "vector_dbs",
+    "vector_stores",
+    "datasets",
+    "scoring_fns",
+    "benchmarks",
+    "tool_groups",
+];
+
+/// The kinds of resources that name a provider, with their lists.
+pub(super) fn named_resources(
+    stack: &Stack,
+) -> impl Iterator<Item = (&'static str, &'static str, &Vec<Value>)> {
+    let home = stack.resources();
+    RESOURCES.into_iter().filter_map(move |kind| {
+        let list = home?.get(kind)?.as_array()?;
+        Some((kind, apis::of_resource(kind)?, list))
+    })
+}

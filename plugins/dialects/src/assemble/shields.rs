@@ -1,0 +1,140 @@
+//! Shields to register.
+
+use llsd_adapter_sdk::documents::{ModelId, Object, Shield};
+use llsd_adapter_sdk::serde_json::{Value, json};
+
+use super::base::{Origin, Stack};
+use super::{models, providers};
+use crate::env::Id;
+use crate::names;
+
+const API: &str = "safety";
+
+/// Registers the shields; brings the provider when nobody else does.
+pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelId]) {
+    for Shield {
+        path,
+        name,
+        provider,
+        model,
+    } in shields
+    {
+        if stack.catalog.api(API).is_none() {
+            stack.notes.error(
+                "no-such-api",
+                path,
+                format!(
+                    "{} has no shields: its safety API was removed",
+                    stack.dialect.id
+                ),
+                "remove it; screen inputs and outputs in front of the server",
+            );
+            continue;
+        }
+        if stack.gone.contains_key(API) {
+            stack.notes.error(
+                "disabled-api",
+                path,
+                "a shield needs the safety API, which spec.disabled leaves out",
+                "remove the shield here, or safety there",
+            );
+            continue;
+        }
+        let Some(provider) = choose_provider(stack, &path, &name, provider) else {
+            continue;
+        };
+        let judges_with_model = stack
+            .entry(API, &provider)
+            .is_some_and(|entry| entry.provider_type() == "inline::llama-guard");
+        if model.is_none() && judges_with_model {
+            stack.notes.warning(
+                "no-shield-model",
+                format!("{path}.model"),
+                format!("the shield {name:?} names no model, so every check with it will fail"),
+                format!("write {{name: {name}, model: <a Llama Guard model that your inference provider serves>}}"),
+            );
+        }
+        let mut entry = Object::new();
+        entry.insert("shield_id".to_owned(), Value::String(name.clone()));
+        entry.insert("provider_id".to_owned(), Value::String(provider));
+        if let Some(model) = model {
+            entry.insert(
+                "provider_shield_id".to_owned(),
+                Value::String(model_id(stack, model, models)),
+            );
+        }
+        let Some(list) = stack.resources_mut("shields") else {
+            continue;
+        };
+        list.retain(|old| old.get("shield_id").and_then(Value::as_str) != Some(name.as_str()));
+        list.push(Value::Object(entry));
+        stack.registered_shields = true;
+    }
+}
+
+/// The model as clients would ask for it.
+fn model_id(stack: &Stack, model: String, models: &[ModelId]) -> String {
+    if let Some(registered) = models
+        .iter()
+        .find(|registered| registered.name == model || registered.id == model)
+    {
+        return registered.id.clone();
+    }
+    let has_prefix = model.split_once('/').is_some_and(|(prefix, _)| {
+        stack
+            .entries("inference")
+            .any(|entry| entry.id().name() == Some(prefix))
+    });
+    match stack.placed("inference").first() {
+        Some(first) if models::prefixes_ids(stack) && !has_prefix => format!("{first}/{model}"),
+        _ => model,
+    }
+}
+
+fn choose_provider(
+    stack: &mut Stack,
+    path: &str,
+    name: &str,
+    wanted: Option<String>,
+) -> Option<String> {
+    if let Some(wanted) = wanted {
+        if stack.entry(API, &wanted).is_some() {
+            return Some(wanted);
+        }
+        let fix = names::choose(&wanted, stack.ids(API));
+        stack.notes.error(
+            "unknown-provider-id",
+            format!("{path}.provider"),
+            format!("no safety provider has the id {wanted:?}"),
+            fix,
+        );
+        return None;
+    }
+    // The provider that is called like the shield, else the resource's first, else the base's first.
+    if matches!(
+        stack.entry(API, name).map(|entry| entry.id()),
+        Some(Id::Always(_))
+    ) {
+        return Some(name.to_owned());
+    }
+    if let Some(first) = stack.ids(API).first() {
+        return Some((*first).to_owned());
+    }
+    let brought = if stack
+        .catalog
+        .find(API, &format!("inline::{name}"))
+        .is_some()
+    {
+        name
+    } else {
+        "llama-guard"
+    };
+    let provider_type = format!("inline::{brought}");
+    let mut config = Object::new();
+    if brought == "llama-guard" {
+        config.insert("excluded_categories".to_owned(), json!([]));
+    }
+    let value = providers::entry(stack, path, brought, &provider_type, config, None);
+    stack.put(API, brought, value, Origin::Brought(path.to_owned()));
+    Some(brought.to_owned())
+}

@@ -1,0 +1,423 @@
+//! State storage: redis, postgres and sqlite in the shape of the dialect.
+//!
+//! Nothing asked, nothing touched: then what the base says stays.
+
+use llsd_adapter_sdk::documents::{
+    KvStorage, Object, Part, ReadAs, SqlStorage, Storage, TextOrReference, Variable,
+};
+use llsd_adapter_sdk::serde_json::{Map, Value, json};
+
+use super::base::Stack;
+use crate::catalog::Filling;
+use crate::env::{self, Syntax};
+use crate::layout::{Kind, State, Store};
+use crate::release::Release;
+use crate::{endpoint, names};
+
+/// What the resource asks for, in words that all dialects share.
+struct Choice {
+    /// `sqlite`, `redis` or `postgres`.
+    engine: &'static str,
+    /// Everything but the type; empty for sqlite, whose file depends on who stores there.
+    settings: Object,
+}
+
+/// Puts the storage of the resource over the base's.
+pub(super) fn apply(stack: &mut Stack, storage: Storage, data_dir: &str) {
+    let Storage { kv, sql } = storage;
+    let kv = kv.and_then(|kv| choose_kv(stack, kv));
+    let sql = sql.and_then(|sql| choose_sql(stack, sql));
+    for (kind, choice) in [(Kind::Kv, kv), (Kind::Sql, sql)] {
+        let Some(choice) = choice else { continue };
+        match stack.dialect.state {
+            State::Blocks => write_blocks(stack, kind, &choice, data_dir),
+            State::Backends(stores) => write_backend(stack, kind, &choice, stores, data_dir),
+        }
+    }
+}
+
+fn choose_kv(stack: &mut Stack, kv: KvStorage) -> Option<Choice> {
+    let (text, password) = match kv {
+        KvStorage::Sqlite => {
+            return Some(Choice {
+                engine: "sqlite",
+                settings: Map::new(),
+            });
+        }
+        KvStorage::Redis { endpoint, password } => (endpoint, password),
+    };
+    let field = "spec.storage.kv.endpoint";
+    let mut refuse = |problem: String, fix: &str| {
+        stack.notes.error("bad-endpoint", field, problem, fix);
+        None
+    };
+    let address = match endpoint::parse(&text) {
+        Ok(address) => address,
+        Err(why) => {
+            return refuse(
+                format!("{text:?} is no address: {why}"),
+                "write it like redis://redis.default.svc:6379",
+            );
+        }
+    };
+    if address.has_userinfo {
+        return refuse(
+            "it holds a user name or a password".to_owned(),
+            "take them out, and set password to a reference to a Secret",
+        );
+    }
+    match address.scheme {
+        None | Some("redis") => {}
+        Some("rediss") => {
+            return refuse(
+                "no release of the server speaks TLS with Redis".to_owned(),
+                "use redis://, through a sidecar if the wire must be encrypted",
+            );
+        }
+        Some(other) => {
+            return refuse(
+                format!("{other:?} is not Redis"),
+                "write it like redis://redis.default.svc:6379",
+            );
+        }
+    }
+    if !address.path.trim_matches('/').is_empty() {
+        stack.notes.warning(
+            "endpoint-path",
+            field,
+            format!(
+                "the server takes a host and a port only; {:?} is dropped",
+                address.path
+            ),
+            "use a Redis whose database 0 is free",
+        );
+    }
+    let mut host = address.host.to_owned();
+    if let Some(variable) = password {
+        // No release has a key for it, but the server makes redis://host:port of what it has.
+        host = format!(":{}@{host}", env::reference(&variable));
+        stack.notes.warning(
+            "logged-password",
+            "spec.storage.kv.password",
+            "the server has no setting for a Redis password, so it stands in front of the host, and the server logs it in clear when it starts",
+            "restrict who reads the pod's log, or protect Redis with a network policy instead",
+        );
+        let reference = Some(variable.clone());
+        stack.variables.push(Variable {
+            env: variable,
+            reference,
+            part: None,
+            value: None,
+            read_as: ReadAs::Text,
+        });
+    }
+    let mut settings = Map::new();
+    settings.insert("host".to_owned(), Value::String(host));
+    settings.insert("port".to_owned(), json!(address.port.unwrap_or(6379)));
+    Some(Choice {
+        engine: "redis",
+        settings,
+    })
+}
+
+fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
+    let settings = match sql {
+        SqlStorage::Sqlite => {
+            return Some(Choice {
+                engine: "sqlite",
+                settings: Map::new(),
+            });
+        }
+        SqlStorage::PostgresConnectionString { connection_string } => {
+            connection_settings(stack, connection_string)
+        }
+        SqlStorage::Postgres {
+            host,
+            port,
+            database,
+            user,
+            password,
+        } => {
+            let mut settings = Map::new();
+            let parts = [
+                ("host", Some(host)),
+                ("port", port),
+                ("db", database),
+                ("user", Some(user)),
+                ("password", password),
+            ];
+            for (key, part) in parts {
+                let value = match part {
+                    None if key == "port" => port_value(stack, "5432"),
+                    None => continue,
+                    Some(TextOrReference::Text(text)) if key == "port" => port_value(stack, &text),
+                    Some(TextOrReference::Text(text)) => Value::String(text),
+                    Some(TextOrReference::Reference(variable)) => {
+                        let text = env::reference(&variable);
+                        let reference = Some(variable.clone());
+                        let read_as = read_as(stack, key);
+                        stack.variables.push(Variable {
+                            env: variable,
+                            reference,
+                            part: None,
+                            value: None,
+                            read_as,
+                        });
+                        Value::String(text)
+                    }
+                };
+                settings.insert(key.to_owned(), value);
+            }
+            settings
+        }
+    };
+    Some(Choice {
+        engine: "postgres",
+        settings,
+    })
+}
+
+/// A connection string where the release is known to take one; otherwise its parts, each from a
+/// variable that the host derives.
+fn connection_settings(stack: &mut Stack, variable: String) -> Object {
+    let mut settings = Map::new();
+    if stack
+        .dialect
+        .connection_string_from
+        .is_some_and(|first| stack.is_from(first, false))
+    {
+        settings.insert(
+            "connection_string".to_owned(),
+            Value::String(env::reference(&variable)),
+        );
+        let reference = Some(variable.clone());
+        stack.variables.push(Variable {
+            env: variable,
+            reference,
+            part: None,
+            value: None,
+            read_as: ReadAs::Text,
+        });
+        return settings;
+    }
+    let (user, password) = if stack.dialect.pastes_password {
+        (Part::EncodedUser, Part::EncodedPassword)
+    } else {
+        (Part::User, Part::Password)
+    };
+    for (key, name, part) in [
+        ("host", "LLSD_SQL_HOST", Part::Host),
+        ("port", "LLSD_SQL_PORT", Part::Port),
+        ("db", "LLSD_SQL_DB", Part::Database),
+        ("user", "LLSD_SQL_USER", user),
+        ("password", "LLSD_SQL_PASSWORD", password),
+    ] {
+        settings.insert(key.to_owned(), Value::String(env::reference(name)));
+        let read_as = read_as(stack, key);
+        let reference = Some(variable.clone());
+        stack.variables.push(Variable {
+            env: name.to_owned(),
+            reference,
+            part: Some(part),
+            value: None,
+            read_as,
+        });
+    }
+    settings
+}
+
+fn read_as(stack: &Stack, key: &str) -> ReadAs {
+    match (stack.dialect.env, key) {
+        (Syntax::Plain, _) => ReadAs::Text,
+        (Syntax::Colon, "port") => ReadAs::Number,
+        (Syntax::Colon, _) => ReadAs::ConvertedText,
+    }
+}
+
+/// A port is a number, except in 0.2.9 to 0.2.13, which take a text only.
+fn port_value(stack: &Stack, text: &str) -> Value {
+    let is_text = match (stack.dialect.text_version, stack.release) {
+        (true, release) => release.is_none_or(|release| release >= Release(0, 2, 9)),
+        (false, release) => release == Some(Release(0, 2, 13)),
+    };
+    match text.parse::<u16>() {
+        Ok(port) if !is_text => json!(port),
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+/// From 0.3: backends of this kind are replaced under their names, so that every store follows.
+fn write_backend(
+    stack: &mut Stack,
+    kind: Kind,
+    choice: &Choice,
+    stores: &'static [Store],
+    data_dir: &str,
+) {
+    let had_storage = stack
+        .top
+        .get("storage")
+        .is_some_and(|storage| !storage.is_null());
+    let Some(storage) = stack.section_mut("storage") else {
+        return;
+    };
+    let backends = storage.entry("backends").or_insert_with(|| json!({}));
+    let Some(backends) = backends.as_object_mut() else {
+        stack.notes.error(
+            "malformed-base",
+            "",
+            "storage.backends of the base configuration is no mapping",
+            "mend the base, or give another with spec.distribution.baseConfig",
+        );
+        return;
+    };
+    let is_kind = |backend: &Value, kind: Kind| {
+        backend
+            .get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|t| t.starts_with(kind.prefix()))
+    };
+    let mut found = false;
+    for backend in backends
+        .values_mut()
+        .filter(|backend| is_kind(backend, kind))
+    {
+        found = true;
+        let is_sqlite = backend
+            .get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|t| t.ends_with("_sqlite"));
+        if choice.engine != "sqlite" || !is_sqlite {
+            *backend = new_backend(kind, choice, data_dir);
+        }
+    }
+    if !found {
+        backends.insert(
+            kind.default_backend().to_owned(),
+            new_backend(kind, choice, data_dir),
+        );
+    }
+    if had_storage {
+        return;
+    }
+    // A file without storage relies on the server's defaults, which name both backends.
+    let sqlite = Choice {
+        engine: "sqlite",
+        settings: Map::new(),
+    };
+    for other in [Kind::Kv, Kind::Sql] {
+        if !backends.values().any(|backend| is_kind(backend, other)) {
+            backends.insert(
+                other.default_backend().to_owned(),
+                new_backend(other, &sqlite, data_dir),
+            );
+        }
+    }
+    let written = stores.iter().map(|store| {
+        let reference =
+            json!({store.kind.place_key(): store.place, "backend": store.kind.default_backend()});
+        (store.name.to_owned(), reference)
+    });
+    storage.insert("stores".to_owned(), Value::Object(written.collect()));
+}
+
+fn new_backend(kind: Kind, choice: &Choice, data_dir: &str) -> Value {
+    let mut backend = choice.settings.clone();
+    backend.insert(
+        "type".to_owned(),
+        Value::String(format!("{}{}", kind.prefix(), choice.engine)),
+    );
+    if choice.engine == "sqlite" {
+        let file = match kind {
+            Kind::Kv => "kvstore.db",
+            Kind::Sql => "sql_store.db",
+        };
+        backend.insert(
+            "db_path".to_owned(),
+            Value::String(format!("{data_dir}/{file}")),
+        );
+    }
+    Value::Object(backend)
+}
+
+/// Up to 0.2.24: the server's own store, and the store of every provider that has one.
+fn write_blocks(stack: &mut Stack, kind: Kind, choice: &Choice, data_dir: &str) {
+    match kind {
+        Kind::Kv => {
+            let block = new_block(kind, choice, "registry", data_dir);
+            replace(&mut stack.top, "metadata_store", choice, block);
+        }
+        Kind::Sql if stack.dialect.text_version && !stack.is_from(Release(0, 2, 8), true) => {
+            stack.notes.warning(
+                "no-sql-storage",
+                "spec.storage.sql",
+                "this release keeps nothing in an SQL store",
+                "remove it, or use llama-stack 0.2.8 or newer",
+            )
+        }
+        Kind::Sql => {
+            let block = new_block(kind, choice, "inference_store", data_dir);
+            let wrapper = stack
+                .top
+                .get_mut("inference_store")
+                .and_then(Value::as_object_mut);
+            match wrapper.filter(|wrapper| wrapper.contains_key("sql_store_config")) {
+                Some(wrapper) => replace(wrapper, "sql_store_config", choice, block),
+                None => replace(&mut stack.top, "inference_store", choice, block),
+            }
+        }
+    }
+    let catalog = stack.catalog;
+    for (api, entry) in stack.all_entries_mut() {
+        let Some(known) = catalog.find(api, entry.provider_type()) else {
+            continue;
+        };
+        let Some(id) = entry.id().name().map(str::to_owned) else {
+            continue;
+        };
+        for field in known
+            .fields()
+            .filter(|field| field.filling == Filling::Store(kind))
+        {
+            let block = new_block(
+                kind,
+                choice,
+                &format!("{api}::{id}::{}", field.name),
+                data_dir,
+            );
+            if let Some(config) = entry.config_mut() {
+                replace(config, field.name, choice, block);
+            }
+        }
+    }
+}
+
+/// A sqlite store that is one already keeps its file.
+fn replace(home: &mut Object, key: &str, choice: &Choice, block: Value) {
+    let is_sqlite = home
+        .get(key)
+        .and_then(|old| old.get("type"))
+        .and_then(Value::as_str)
+        == Some("sqlite");
+    if choice.engine != "sqlite" || !is_sqlite {
+        home.insert(key.to_owned(), block);
+    }
+}
+
+fn new_block(kind: Kind, choice: &Choice, label: &str, data_dir: &str) -> Value {
+    let mut block = choice.settings.clone();
+    block.insert("type".to_owned(), Value::String(choice.engine.to_owned()));
+    match (choice.engine, kind) {
+        ("sqlite", _) => {
+            block.insert(
+                "db_path".to_owned(),
+                Value::String(format!("{data_dir}/{}.db", names::plain(label))),
+            );
+        }
+        (_, Kind::Kv) => {
+            block.insert("namespace".to_owned(), Value::String(label.to_owned()));
+        }
+        (_, Kind::Sql) => {}
+    }
+    Value::Object(block)
+}

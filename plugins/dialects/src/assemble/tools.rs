@@ -1,0 +1,296 @@
+//! Tool groups: the groups where the file registers them, and the providers that serve them.
+
+use llsd_adapter_sdk::documents::{Object, Tool};
+use llsd_adapter_sdk::serde_json::{Value, json};
+
+use super::base::{Entry, Origin, Stack};
+use super::providers;
+use crate::env::{self, Id};
+use crate::names;
+
+const API: &str = "tool_runtime";
+
+/// A tool that users know by a short name.
+struct Known {
+    names: &'static [&'static str],
+    /// The group's id while groups are registered in the file, and since they are not.
+    groups: [&'static str; 2],
+    /// Short names of the providers that serve it, the preferred one first.
+    providers: &'static [&'static str],
+    /// What the search providers read their key from, in every shipped file.
+    key: Option<&'static str>,
+}
+
+const KNOWN: [Known; 4] = [
+    Known {
+        names: &[
+            "websearch",
+            "web-search",
+            "web_search",
+            "builtin::websearch",
+        ],
+        groups: ["builtin::websearch", "builtin::websearch"],
+        providers: &[
+            "tavily-search",
+            "brave-search",
+            "bing-search",
+            "exa-search",
+            "nimble-search",
+            "serply-search",
+        ],
+        key: Some("TAVILY_SEARCH_API_KEY"),
+    },
+    Known {
+        names: &[
+            "rag",
+            "builtin::rag",
+            "file_search",
+            "file-search",
+            "builtin::file_search",
+        ],
+        groups: ["builtin::rag", "builtin::file_search"],
+        providers: &["rag-runtime", "file-search"],
+        key: None,
+    },
+    Known {
+        names: &["wolfram_alpha", "wolfram-alpha", "builtin::wolfram_alpha"],
+        groups: ["builtin::wolfram_alpha", "builtin::wolfram_alpha"],
+        providers: &["wolfram-alpha"],
+        key: Some("WOLFRAM_ALPHA_API_KEY"),
+    },
+    Known {
+        names: &[
+            "code_interpreter",
+            "code-interpreter",
+            "builtin::code_interpreter",
+        ],
+        groups: ["builtin::code_interpreter", "builtin::code_interpreter"],
+        providers: &["code-interpreter"],
+        key: None,
+    },
+];
+
+/// Registers the tools.
+pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
+    for tool in tools {
+        if stack.gone.contains_key(API) {
+            stack.notes.error(
+                "disabled-api",
+                tool.path,
+                "a tool needs the tool runtime API, which spec.disabled leaves out",
+                "remove the tool here, or toolRuntime there",
+            );
+            continue;
+        }
+        let known = KNOWN
+            .iter()
+            .find(|known| known.names.contains(&tool.name.as_str()));
+        let group = known.map_or(tool.name.as_str(), |known| {
+            let [registered, implied] = known.groups;
+            if stack.dialect.tool_groups {
+                registered
+            } else {
+                implied
+            }
+        });
+        let Some(provider) = choose_provider(stack, &tool, known, group) else {
+            continue;
+        };
+        bring_needs(stack, &tool.path, &provider);
+        warn_without_key(stack, &tool, &provider);
+        if stack.dialect.tool_groups {
+            register_group(stack, group, &provider);
+        }
+    }
+}
+
+/// The id of the provider that serves a tool: named, already there, or brought.
+fn choose_provider(
+    stack: &mut Stack,
+    tool: &Tool,
+    known: Option<&Known>,
+    group: &str,
+) -> Option<String> {
+    if let Some(wanted) = &tool.provider {
+        if stack.entry(API, wanted).is_some() {
+            return Some(wanted.clone());
+        }
+        let fix = names::choose(wanted, stack.ids(API));
+        stack.notes.error(
+            "unknown-provider-id",
+            format!("{}.provider", tool.path),
+            format!("no tool runtime provider has the id {wanted:?}"),
+            fix,
+        );
+        return None;
+    }
+    if let Some(registered) = registered_provider(stack, group) {
+        return Some(registered);
+    }
+    let Some(known) = known else {
+        let (problem, fix) = if tool.name.starts_with("mcp::") {
+            (
+                format!(
+                    "the tool group {:?} needs the address of its MCP server, which a tool cannot give",
+                    tool.name
+                ),
+                "register it with the server's API, or in the base configuration".to_owned(),
+            )
+        } else {
+            let names = KNOWN
+                .iter()
+                .filter_map(|known| known.names.first().copied());
+            (
+                format!("no tool is called {:?}", tool.name),
+                names::choose(&tool.name, names),
+            )
+        };
+        stack
+            .notes
+            .error("unknown-tool", format!("{}.name", tool.path), problem, fix);
+        return None;
+    };
+    let serves = |entry: &Entry| {
+        let name = entry.provider_type().split_once("::").map(|(_, name)| name);
+        name.is_some_and(|name| known.providers.contains(&name))
+            || stack.known(API, entry).and_then(|known| known.toolgroup) == Some(group)
+    };
+    let placed = stack
+        .placed(API)
+        .iter()
+        .find(|id| stack.entry(API, id).is_some_and(serves));
+    if let Some(placed) = placed {
+        return Some(placed.clone());
+    }
+    for preferred in known.providers {
+        let found = stack.entries(API).find_map(|entry| match entry.id() {
+            Id::Always(id) if entry.provider_type().ends_with(&format!("::{preferred}")) => {
+                Some(id.to_owned())
+            }
+            _ => None,
+        });
+        if found.is_some() {
+            return found;
+        }
+    }
+    bring(stack, tool, known)
+}
+
+/// The provider with which the base already registers a group.
+fn registered_provider(stack: &Stack, group: &str) -> Option<String> {
+    // The resource's own providers go first.
+    if !stack.dialect.tool_groups || !stack.placed(API).is_empty() {
+        return None;
+    }
+    let groups = stack.resources()?.get("tool_groups")?.as_array()?;
+    let registered = groups
+        .iter()
+        .find(|entry| entry.get("toolgroup_id").and_then(Value::as_str) == Some(group))?;
+    let id = Id::of(registered.get("provider_id")).name()?;
+    stack.entry(API, id).map(|_| id.to_owned())
+}
+
+fn bring(stack: &mut Stack, tool: &Tool, known: &Known) -> Option<String> {
+    let found = known.providers.iter().find_map(|name| {
+        ["remote", "inline"]
+            .into_iter()
+            .find_map(|side| Some((*name, stack.catalog.find(API, &format!("{side}::{name}"))?)))
+    });
+    let Some((id, provider)) = found else {
+        stack.notes.error(
+            "unknown-tool",
+            format!("{}.name", tool.path),
+            format!(
+                "{} has no provider for the tool {:?}",
+                stack.dialect.id, tool.name
+            ),
+            "remove it",
+        );
+        return None;
+    };
+    let mut config = Object::new();
+    if let (Some(variable), Some(key)) = (known.key, provider.credential) {
+        config.insert(
+            key.to_owned(),
+            Value::String(stack.dialect.env.or(variable, "")),
+        );
+    }
+    let value = providers::entry(stack, &tool.path, id, provider.provider_type, config, None);
+    stack.put(API, id, value, Origin::Brought(tool.path.clone()));
+    Some(id.to_owned())
+}
+
+/// Brings the files API where the provider needs it and nobody serves it. What else is missing has
+/// no right default, and is reported with all other needs.
+fn bring_needs(stack: &mut Stack, path: &str, provider: &str) {
+    let needs_files = stack
+        .entry(API, provider)
+        .and_then(|entry| stack.known(API, entry))
+        .is_some_and(|known| known.needs().any(|api| api == "files"));
+    if !needs_files || stack.serves("files") || stack.gone.contains_key("files") {
+        return;
+    }
+    if stack.entries("files").next().is_some() {
+        stack.list("files");
+    } else if stack.catalog.find("files", "inline::localfs").is_some() {
+        let value = providers::entry(
+            stack,
+            path,
+            "localfs",
+            "inline::localfs",
+            Object::new(),
+            None,
+        );
+        stack.put("files", "localfs", value, Origin::Brought(path.to_owned()));
+    }
+}
+
+/// A search without a key starts, and then fails on every call.
+fn warn_without_key(stack: &mut Stack, tool: &Tool, provider: &str) {
+    let Some(entry) = stack.entry(API, provider) else {
+        return;
+    };
+    let Some(key) = stack.known(API, entry).and_then(|known| known.credential) else {
+        return;
+    };
+    let value = entry.config().and_then(|config| config.get(key));
+    if !value.is_none_or(env::is_empty_by_default) {
+        return;
+    }
+    let variable = value
+        .and_then(Value::as_str)
+        .and_then(env::whole)
+        .map(|expression| expression.name);
+    let or = variable.map_or(String::new(), |variable| {
+        format!(", or set {variable} under spec.workload.overrides.env")
+    });
+    let name = entry
+        .provider_type()
+        .split_once("::")
+        .map_or(provider, |(_, name)| name)
+        .to_owned();
+    stack.notes.warning(
+        "no-credential",
+        tool.path.as_str(),
+        format!("the provider {provider:?} has no key, so every call of the tool will fail"),
+        format!("add spec.providers.toolRuntime with provider {name} and apiKey{or}"),
+    );
+}
+
+fn register_group(stack: &mut Stack, group: &str, provider: &str) {
+    // A conditional provider switches its group off with it.
+    let condition = stack
+        .entry(API, provider)
+        .and_then(|entry| entry.value.get("provider_id").cloned());
+    let provider_id = condition.unwrap_or_else(|| json!(provider));
+    let Some(list) = stack.resources_mut("tool_groups") else {
+        return;
+    };
+    let same = |old: &&mut Value| old.get("toolgroup_id").and_then(Value::as_str) == Some(group);
+    match list.iter_mut().find(same).and_then(Value::as_object_mut) {
+        Some(old) => {
+            old.insert("provider_id".to_owned(), provider_id);
+        }
+        None => list.push(json!({"toolgroup_id": group, "provider_id": provider_id})),
+    }
+}

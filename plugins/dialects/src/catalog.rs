@@ -1,0 +1,435 @@
+//! The provider catalogue: which keys a provider type takes in a release.
+//!
+//! In: the text of a slice (columns and marks are explained in `catalog/extract.py`). Out: one line
+//! of it, taken apart only as far as somebody asks. A guest starts afresh on every call, so nothing is
+//! parsed ahead: the lines are sorted and a look-up bisects the text.
+
+use crate::layout::{Dialect, Kind, Slice};
+use crate::release::Release;
+use crate::{apis, names};
+
+/// The catalogue of a dialect for a release, or for any release of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Catalog {
+    /// The slice to go by.
+    text: &'static str,
+    /// Where else to look while the release is unknown, oldest first.
+    older: &'static [Slice],
+}
+
+impl Catalog {
+    /// The slice of a known release; otherwise the newest, backed by the older ones, so that a
+    /// provider that some release of the dialect has is never called unknown.
+    pub(crate) fn of(dialect: &'static Dialect, release: Option<Release>) -> Self {
+        let Some((newest, older)) = dialect.slices.split_last() else {
+            return Self {
+                text: "",
+                older: &[],
+            };
+        };
+        match release {
+            None => Self {
+                text: newest.text,
+                older,
+            },
+            Some(release) => {
+                let slice = dialect
+                    .slices
+                    .iter()
+                    .rev()
+                    .find(|slice| slice.from <= release);
+                Self {
+                    text: slice
+                        .unwrap_or(dialect.slices.first().unwrap_or(newest))
+                        .text,
+                    older: &[],
+                }
+            }
+        }
+    }
+
+    /// One provider type of an API.
+    pub(crate) fn find(&self, api: &str, provider_type: &str) -> Option<Provider> {
+        self.texts()
+            .find_map(|text| bisect(text, api, provider_type))
+    }
+
+    /// Whether every release that may be running has this type.
+    pub(crate) fn is_everywhere(&self, api: &str, provider_type: &str) -> bool {
+        self.texts()
+            .all(|text| bisect(text, api, provider_type).is_some())
+    }
+
+    /// The provider types of an API, in order of their type.
+    pub(crate) fn types(&self, api: &str) -> Vec<Provider> {
+        let mut all: Vec<Provider> = self
+            .texts()
+            .flat_map(|text| section(text, api).filter_map(Provider::parse))
+            .collect();
+        all.sort_by_key(|provider| provider.provider_type);
+        all.dedup_by_key(|provider| provider.provider_type);
+        all
+    }
+
+    /// The API of this name, in the release's spelling, also under its other name.
+    pub(crate) fn api(&self, name: &str) -> Option<&'static str> {
+        let exact = |name: &str| self.apis().into_iter().find(|api| apis::same(api, name));
+        exact(name).or_else(|| exact(apis::other_name(name)?))
+    }
+
+    /// Every API that has providers, sorted.
+    pub(crate) fn apis(&self) -> Vec<&'static str> {
+        let mut all: Vec<&'static str> = self
+            .texts()
+            .flat_map(|text| text.lines().filter_map(|line| line.split(' ').next()))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The fix for a provider name that the release does not know.
+    pub(crate) fn choose(&self, api: &str, name: &str) -> String {
+        let types = self.types(api);
+        names::choose(name, types.iter().map(|provider| provider.name()))
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.text).chain(self.older.iter().rev().map(|slice| slice.text))
+    }
+}
+
+/// Finds the line that begins with `api type `.
+fn bisect(text: &'static str, api: &str, provider_type: &str) -> Option<Provider> {
+    let bytes = text.as_bytes();
+    let (mut low, mut high) = (0, bytes.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let start = bytes
+            .get(low..middle)?
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(low, |at| low + at + 1);
+        let end = bytes
+            .get(middle..high)?
+            .iter()
+            .position(|b| *b == b'\n')
+            .map_or(high, |at| middle + at);
+        let line = text.get(start..end)?;
+        let mut words = line.split(' ');
+        let key = (words.next()?, words.next()?);
+        match (api, provider_type).cmp(&key) {
+            std::cmp::Ordering::Less => high = start,
+            std::cmp::Ordering::Equal => return Provider::parse(line),
+            std::cmp::Ordering::Greater => low = end + 1,
+        }
+    }
+    None
+}
+
+/// The lines of one API.
+fn section(text: &'static str, api: &str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(move |line| {
+        line.strip_prefix(api)
+            .is_some_and(|rest| rest.starts_with(' '))
+    })
+}
+
+/// One line of the catalogue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Provider {
+    /// `remote::vllm`.
+    pub(crate) provider_type: &'static str,
+    endpoint: &'static str,
+    /// The key that takes the credential.
+    pub(crate) credential: Option<&'static str>,
+    needs: &'static str,
+    /// The tool group that it registers by itself.
+    pub(crate) toolgroup: Option<&'static str>,
+    fields: &'static str,
+}
+
+/// Where an endpoint goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// The key that takes it.
+    pub(crate) key: &'static str,
+    /// What the key takes.
+    pub(crate) kind: EndpointKind,
+    /// What the provider expects of the path.
+    pub(crate) path: EndpointPath,
+}
+
+/// What an endpoint key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointKind {
+    /// A URL with a scheme, which the server enforces.
+    Http,
+    /// An address that the server does not look at.
+    Url,
+    /// A host name alone.
+    Host,
+    /// A driver's own connection text.
+    Dsn,
+}
+
+/// What a provider expects of an endpoint's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointPath {
+    /// It talks below `/v1` and does not add it.
+    V1,
+    /// It adds `/v1` itself.
+    Bare,
+    /// Nothing known.
+    Any,
+}
+
+/// One key of a provider's configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// The key.
+    pub(crate) name: &'static str,
+    /// Must be there.
+    pub(crate) is_required: bool,
+    /// Must be there, but may be null.
+    pub(crate) is_nullable: bool,
+    /// On its way out.
+    pub(crate) is_deprecated: bool,
+    /// What the generator puts there when nobody else does.
+    pub(crate) filling: Filling,
+}
+
+/// What the generator puts into a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filling {
+    /// Nothing: it is the user's.
+    Nothing,
+    /// A store.
+    Store(Kind),
+    /// An object of stores, `name:kind` joined by `+`.
+    Stores(&'static str),
+    /// A file on the volume.
+    File,
+    /// A folder on the volume.
+    Folder,
+}
+
+/// What a provider does with keys that it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Drops them silently.
+    Dropped,
+    /// Keeps them.
+    Kept,
+    /// Refuses to start.
+    Refused,
+}
+
+impl Provider {
+    fn parse(line: &'static str) -> Option<Self> {
+        let mut words = line.split(' ').skip(1);
+        let mut next = || words.next();
+        let some = |word: &'static str| (word != "-").then_some(word);
+        Some(Self {
+            provider_type: next()?,
+            endpoint: next()?,
+            credential: some(next()?),
+            needs: next()?,
+            toolgroup: some(next()?),
+            fields: next()?,
+        })
+    }
+
+    /// What users write: the type without `remote::` or `inline::`.
+    pub(crate) fn name(&self) -> &'static str {
+        self.provider_type
+            .split_once("::")
+            .map_or(self.provider_type, |(_, name)| name)
+    }
+
+    /// Where the endpoint goes, if anywhere.
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let mut words = self.endpoint.split(':');
+        let key = words.next().filter(|key| *key != "-")?;
+        let kind = match words.next()? {
+            "http" => EndpointKind::Http,
+            "host" => EndpointKind::Host,
+            "dsn" => EndpointKind::Dsn,
+            _ => EndpointKind::Url,
+        };
+        let path = match words.next() {
+            Some("/v1") => EndpointPath::V1,
+            Some("bare") => EndpointPath::Bare,
+            _ => EndpointPath::Any,
+        };
+        Some(Endpoint { key, kind, path })
+    }
+
+    /// The APIs that must be served for it to start.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.needs.split(',').filter(|api| *api != "-")
+    }
+
+    /// The keys of its configuration.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> + use<> {
+        self.fields
+            .split(',')
+            .filter(|word| !matches!(*word, "-" | "*" | "#"))
+            .map(field)
+    }
+
+    /// One key of its configuration.
+    pub(crate) fn field(&self, name: &str) -> Option<Field> {
+        self.fields().find(|field| field.name == name)
+    }
+
+    /// What it does with other keys.
+    pub(crate) fn unknown(&self) -> Unknown {
+        match self.fields.rsplit(',').next() {
+            Some("*") => Unknown::Kept,
+            Some("#") => Unknown::Refused,
+            _ => Unknown::Dropped,
+        }
+    }
+}
+
+fn field(word: &'static str) -> Field {
+    let (head, filling) = word.split_once('=').unwrap_or((word, ""));
+    let name = head.trim_end_matches(['!', '?', '~']);
+    Field {
+        name,
+        is_required: head.contains(['!', '?']),
+        is_nullable: head.contains('?'),
+        is_deprecated: head.contains('~'),
+        filling: match filling {
+            "" => Filling::Nothing,
+            "kv" => Filling::Store(Kind::Kv),
+            "sql" => Filling::Store(Kind::Sql),
+            "file" => Filling::File,
+            "dir" => Filling::Folder,
+            stores => Filling::Stores(stores),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialects::*;
+
+    fn every_dialect() -> [&'static Dialect; 8] {
+        [
+            &LLAMA_STACK_0_1_3,
+            &LLAMA_STACK_0_2_13,
+            &LLAMA_STACK_0_3,
+            &LLAMA_STACK_0_4,
+            &LLAMA_STACK_0_5,
+            &LLAMA_STACK_0_7,
+            &OGX_0_8,
+            &OGX_1_0,
+        ]
+    }
+
+    #[test]
+    fn every_line_of_every_slice_is_found_and_parses() {
+        for dialect in every_dialect() {
+            for slice in dialect.slices {
+                let lines: Vec<_> = slice.text.lines().collect();
+                assert!(lines.len() > 40, "{}", dialect.id);
+                for line in lines {
+                    let mut words = line.split(' ');
+                    let (api, kind) = (words.next().unwrap(), words.next().unwrap());
+                    let found = bisect(slice.text, api, kind)
+                        .unwrap_or_else(|| panic!("{}: {line}", dialect.id));
+                    assert_eq!(found.provider_type, kind);
+                    assert_eq!(line.split(' ').count(), 7, "{line}");
+                    for field in found.fields() {
+                        assert!(!field.name.is_empty(), "{line}");
+                    }
+                }
+                assert!(bisect(slice.text, "inference", "remote::nothing").is_none());
+                assert!(bisect(slice.text, "", "").is_none());
+                assert!(bisect(slice.text, "zzz", "zzz").is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_provider_differ_by_release() {
+        let endpoint = |dialect, kind| {
+            Catalog::of(dialect, None)
+                .find("inference", kind)
+                .unwrap()
+                .endpoint()
+                .unwrap()
+        };
+        assert_eq!(endpoint(&LLAMA_STACK_0_3, "remote::vllm").key, "url");
+        assert_eq!(endpoint(&LLAMA_STACK_0_4, "remote::vllm").key, "base_url");
+        assert_eq!(
+            endpoint(&LLAMA_STACK_0_3, "remote::ollama").path,
+            EndpointPath::Bare
+        );
+        assert_eq!(
+            endpoint(&LLAMA_STACK_0_4, "remote::ollama").path,
+            EndpointPath::V1
+        );
+        let bedrock = |release| {
+            Catalog::of(&OGX_1_0, release)
+                .find("inference", "remote::bedrock")
+                .unwrap()
+                .credential
+        };
+        assert_eq!(bedrock(Some(Release(1, 0, 3))), Some("api_key"));
+        assert_eq!(bedrock(None), Some("aws_bedrock_bearer_token"));
+    }
+
+    #[test]
+    fn a_type_of_some_releases_only_is_known_as_such_while_the_release_is_unknown() {
+        let unknown = Catalog::of(&LLAMA_STACK_0_5, None);
+        assert!(
+            unknown
+                .find("inference", "remote::llama-cpp-server")
+                .is_some()
+        );
+        assert!(!unknown.is_everywhere("inference", "remote::llama-cpp-server"));
+        assert!(
+            Catalog::of(&LLAMA_STACK_0_5, Some(Release(0, 5, 2)))
+                .find("inference", "remote::llama-cpp-server")
+                .is_none()
+        );
+        let old = Catalog::of(&LLAMA_STACK_0_2_13, None);
+        assert!(
+            old.find("inference", "inline::vllm").is_some(),
+            "only the older slice has it"
+        );
+    }
+
+    #[test]
+    fn an_api_is_found_by_any_spelling_and_by_its_other_name() {
+        let catalog = Catalog::of(&LLAMA_STACK_0_7, None);
+        assert_eq!(catalog.api("vectorIo"), Some("vector_io"));
+        assert_eq!(catalog.api("agents"), Some("responses"));
+        assert_eq!(catalog.api("postTraining"), None);
+        assert_eq!(
+            Catalog::of(&LLAMA_STACK_0_5, None).api("responses"),
+            Some("agents")
+        );
+    }
+
+    #[test]
+    fn marks_of_a_field_are_read() {
+        assert_eq!(
+            field("persistence!=agent_state:kv+responses:sql"),
+            Field {
+                name: "persistence",
+                is_required: true,
+                is_nullable: false,
+                is_deprecated: false,
+                filling: Filling::Stores("agent_state:kv+responses:sql"),
+            }
+        );
+        let token = field("token?");
+        assert!(token.is_required && token.is_nullable);
+        assert!(field("tls_verify~").is_deprecated);
+    }
+}

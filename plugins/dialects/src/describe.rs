@@ -1,0 +1,69 @@
+//! What an adapter says about itself.
+
+use std::collections::BTreeMap;
+
+use llsd_adapter_sdk::documents::{
+    AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, KnownProvider, Role,
+    ServedSchema,
+};
+
+use crate::Adapter;
+use crate::catalog::{Catalog, Provider};
+
+pub(crate) fn describe(adapter: &Adapter) -> Description {
+    let schemas = adapter
+        .dialects
+        .iter()
+        .enumerate()
+        .map(|(place, dialect)| ServedSchema {
+            id: dialect.id.to_owned(),
+            product: dialect.product.to_owned(),
+            from: dialect.from.to_string(),
+            before: dialect.before.map(|release| release.to_string()),
+            role: if place == 0 {
+                Role::Current
+            } else {
+                Role::Previous
+            },
+        });
+    let mut apis = BTreeMap::new();
+    let mut providers = BTreeMap::new();
+    for dialect in adapter.dialects {
+        let catalog = Catalog::of(dialect, None);
+        let names = catalog.apis();
+        let known = names.iter().map(|api| {
+            let types = catalog.types(api).iter().map(known_provider).collect();
+            ((*api).to_owned(), types)
+        });
+        providers.insert(dialect.id.to_owned(), known.collect());
+        apis.insert(
+            dialect.id.to_owned(),
+            names.into_iter().map(str::to_owned).collect(),
+        );
+    }
+    Description {
+        name: adapter.name.to_owned(),
+        version: adapter.version.to_owned(),
+        vendor: "llsd".to_owned(),
+        shapes: [
+            Base::SHAPE,
+            Hints::SHAPE,
+            ExpansionRequest::SHAPE,
+            AssemblyRequest::SHAPE,
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        schemas: schemas.collect(),
+        apis,
+        providers,
+    }
+}
+
+fn known_provider(provider: &Provider) -> KnownProvider {
+    KnownProvider {
+        name: provider.name().to_owned(),
+        provider_type: provider.provider_type.to_owned(),
+        endpoint: provider.endpoint().map(|endpoint| endpoint.key.to_owned()),
+        credential: provider.credential.map(str::to_owned),
+    }
+}

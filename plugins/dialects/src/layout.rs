@@ -1,0 +1,127 @@
+//! How a range of releases lays its file out.
+
+use crate::env::Syntax;
+use crate::release::Release;
+
+/// One dialect of the server's configuration, as data.
+#[derive(Debug)]
+pub struct Dialect {
+    /// `<product>/<first release>`.
+    pub(crate) id: &'static str,
+    /// The server's package.
+    pub(crate) product: &'static str,
+    /// First release.
+    pub(crate) from: Release,
+    /// First release after it.
+    pub(crate) before: Option<Release>,
+    /// How variables are written.
+    pub(crate) env: Syntax,
+    /// Whether `version` is the text `"2"` instead of the number.
+    pub(crate) text_version: bool,
+    /// Where state storage stands.
+    pub(crate) state: State,
+    /// The object that holds models, shields and the like; none: the top level.
+    pub(crate) resources: Option<&'static str>,
+    /// Whether tool groups are registered in the file, or follow from the providers.
+    pub(crate) tool_groups: bool,
+    /// What became of telemetry.
+    pub(crate) telemetry: Telemetry,
+    /// Where the server's own defaults put files.
+    pub(crate) home: &'static str,
+    /// Variable that moves that place.
+    pub(crate) home_variable: &'static str,
+    /// Variable from which the server's app factory takes the file.
+    pub(crate) config_variable: &'static str,
+    /// Variable from which the server's start takes the port.
+    pub(crate) port_variable: &'static str,
+    /// What replaces the image's entry point, where published images ignore the variables; the file
+    /// and `--port` follow.
+    pub(crate) command: &'static [&'static str],
+    /// First release that takes `server.workers`.
+    pub(crate) workers_from: Option<Release>,
+    /// First release that refuses to serve without TLS unless told so.
+    pub(crate) insecure_from: Option<Release>,
+    /// First release whose SQL store takes a connection string.
+    pub(crate) connection_string_from: Option<Release>,
+    /// Whether the SQL password is pasted into an address as it is, so that it must be encoded.
+    pub(crate) pastes_password: bool,
+    /// Types of models that can be registered.
+    pub(crate) model_types: &'static [&'static str],
+    /// The catalogue, oldest slice first.
+    pub(crate) slices: &'static [Slice],
+}
+
+/// Where a dialect keeps its state settings.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// `metadata_store`, `inference_store`, and a whole store block inside each provider.
+    Blocks,
+    /// `storage.backends` and these `storage.stores`; providers hold references.
+    Backends(&'static [Store]),
+}
+
+/// One of the server's own stores.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// Key under `storage.stores`.
+    pub(crate) name: &'static str,
+    /// What it needs.
+    pub(crate) kind: Kind,
+    /// Its namespace or table.
+    pub(crate) place: &'static str,
+}
+
+/// Kind of storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Keys and values.
+    Kv,
+    /// Tables.
+    Sql,
+}
+
+impl Kind {
+    /// As in the names of backends and their types.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Kv => "kv_",
+            Self::Sql => "sql_",
+        }
+    }
+
+    /// The name that the server's own defaults use.
+    pub(crate) const fn default_backend(self) -> &'static str {
+        match self {
+            Self::Kv => "kv_default",
+            Self::Sql => "sql_default",
+        }
+    }
+
+    /// The key of a store reference that names its place.
+    pub(crate) const fn place_key(self) -> &'static str {
+        match self {
+            Self::Kv => "namespace",
+            Self::Sql => "table_name",
+        }
+    }
+}
+
+/// What became of telemetry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Telemetry {
+    /// An API with a provider.
+    Provider,
+    /// `telemetry.enabled` at the top level.
+    Switch,
+    /// Only the variables of OpenTelemetry.
+    Variables,
+}
+
+/// The catalogue of one release, used from `from` on.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// First release that it is used for.
+    pub(crate) from: Release,
+    /// The text that `catalog/extract.py` printed.
+    pub(crate) text: &'static str,
+}
