@@ -1,0 +1,320 @@
+//! Registry credentials, found the way the kubelet finds them.
+//!
+//! In: pull secrets (`.dockerconfigjson` or `.dockercfg`) and docker config files, in the order in which
+//! they are to be tried. Out: for one reference, the credentials whose key matches it. Values live in
+//! [`Credential`] and go into request headers only; its `Debug` hides them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::Deserialize;
+
+use crate::reference::Reference;
+
+mod matching;
+
+/// What is shown to a registry.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Credential {
+    /// Nothing: the registry is asked as anybody would ask it.
+    Anonymous,
+    /// A user name and a password, for basic auth or to get a token with.
+    Basic {
+        /// The account.
+        username: String,
+        /// Its password.
+        password: String,
+    },
+    /// An OAuth2 refresh token (`identitytoken`), exchanged for an access token.
+    IdentityToken(String),
+    /// An access token (`registrytoken`), sent as it is.
+    RegistryToken(String),
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Anonymous => "Anonymous",
+            Self::Basic { .. } => "Basic(…)",
+            Self::IdentityToken(_) => "IdentityToken(…)",
+            Self::RegistryToken(_) => "RegistryToken(…)",
+        })
+    }
+}
+
+impl Credential {
+    /// The parts that must never be shown; used to take them out of what a registry sends back.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let all = match self {
+            Self::Anonymous => vec![],
+            Self::Basic { password, .. } => vec![password.as_str()],
+            Self::IdentityToken(token) | Self::RegistryToken(token) => vec![token.as_str()],
+        };
+        all.into_iter()
+            .filter(|secret| !secret.is_empty())
+            .collect()
+    }
+}
+
+/// A credential and where it was found, in words that may be shown.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    /// For example `secret "pull-me"` or `the docker config`.
+    pub source: String,
+    /// What to show to the registry.
+    pub credential: Credential,
+}
+
+/// Why credentials could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The secret is of a type that holds no registry credentials.
+    #[error(
+        "{source_name}: it is of type {found:?}, which holds no registry credentials; create it with \
+         kubectl create secret docker-registry"
+    )]
+    SecretType {
+        /// Which secret.
+        source_name: String,
+        /// Its type.
+        found: String,
+    },
+    /// The text is not a docker config. Says where, never what.
+    #[error(
+        "{source_name}: {problem}; write it again with docker login or kubectl create secret docker-registry"
+    )]
+    Unreadable {
+        /// Which secret or file.
+        source_name: String,
+        /// What is wrong, without any value.
+        problem: String,
+    },
+    /// The config leaves this registry to a helper program, which the operator does not run.
+    #[error(
+        "{source_name}: credentials for {registry} are left to the helper {helper:?}, which is not run \
+         here; put a user and password or a token for {registry} into a pull secret"
+    )]
+    Helper {
+        /// Which secret or file.
+        source_name: String,
+        /// The registry asked for.
+        registry: String,
+        /// The helper named for it.
+        helper: String,
+    },
+}
+
+/// Credentials in the order in which they are tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keyring {
+    groups: Vec<Group>,
+}
+
+/// What one secret or file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    source: String,
+    /// Normalised key (`host[:port][/path]`) to credential.
+    entries: BTreeMap<String, Credential>,
+    /// Registries whose credentials a helper keeps.
+    helpers: BTreeMap<String, String>,
+}
+
+impl Keyring {
+    /// A keyring that finds nothing: every registry is asked anonymously.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Adds one pull secret. Secrets are tried in the order in which they are added: first those of
+    /// the resource, then those of its ServiceAccount, then those of the namespace's default one.
+    pub fn add_secret(
+        &mut self,
+        name: &str,
+        secret_type: &str,
+        data: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), Error> {
+        let source = format!("secret {name:?}");
+        let (key, parse): (_, fn(&str, &[u8]) -> Result<Group, Error>) = match secret_type {
+            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", parse_config),
+            "kubernetes.io/dockercfg" => (".dockercfg", parse_legacy),
+            other => {
+                return Err(Error::SecretType {
+                    source_name: source,
+                    found: other.to_owned(),
+                });
+            }
+        };
+        let bytes = data.get(key).ok_or_else(|| Error::Unreadable {
+            source_name: source.clone(),
+            problem: format!("it has no key {key}"),
+        })?;
+        self.groups.push(parse(&source, bytes)?);
+        Ok(())
+    }
+
+    /// Adds a docker config file (`config.json`), tried after everything added before.
+    pub fn add_docker_config(&mut self, source: &str, bytes: &[u8]) -> Result<(), Error> {
+        self.groups.push(parse_config(source, bytes)?);
+        Ok(())
+    }
+
+    /// The credentials to try for a reference, best first; anonymous only when no key matches.
+    pub fn lookup(&self, reference: &Reference) -> Result<Vec<Candidate>, Error> {
+        let image = reference.name();
+        let mut found: Vec<Candidate> = Vec::new();
+        for group in &self.groups {
+            for key in matching::keys_for(group.entries.keys(), &image) {
+                let credential = group.entries[key].clone();
+                let candidate = Candidate {
+                    source: group.source.clone(),
+                    credential,
+                };
+                if !found
+                    .iter()
+                    .any(|other| other.credential == candidate.credential)
+                {
+                    found.push(candidate);
+                }
+            }
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        for group in &self.groups {
+            if let Some(key) = matching::keys_for(group.helpers.keys(), &image).first() {
+                return Err(Error::Helper {
+                    source_name: group.source.clone(),
+                    registry: reference.registry().to_owned(),
+                    helper: group.helpers[*key].clone(),
+                });
+            }
+        }
+        Ok(vec![Candidate {
+            source: "no credential".to_owned(),
+            credential: Credential::Anonymous,
+        }])
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConfigFile {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+    #[serde(default)]
+    cred_helpers: BTreeMap<String, String>,
+    #[serde(default)]
+    creds_store: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Entry {
+    auth: String,
+    username: String,
+    password: String,
+    identitytoken: String,
+    registrytoken: String,
+}
+
+fn parse_config(source: &str, bytes: &[u8]) -> Result<Group, Error> {
+    let ConfigFile {
+        auths,
+        cred_helpers,
+        creds_store,
+    } = decode(source, bytes)?;
+    let mut group = collect(source, auths, creds_store.filter(|store| !store.is_empty()))?;
+    let named = cred_helpers
+        .into_iter()
+        .map(|(key, helper)| (matching::normalise(&key), helper));
+    group.helpers.extend(named);
+    Ok(group)
+}
+
+fn parse_legacy(source: &str, bytes: &[u8]) -> Result<Group, Error> {
+    collect(source, decode(source, bytes)?, None)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(source: &str, bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| Error::Unreadable {
+        source_name: source.to_owned(),
+        // serde_json quotes values in its messages; the position says enough.
+        problem: format!(
+            "it is not a docker config: bad JSON at line {}, column {}",
+            error.line(),
+            error.column()
+        ),
+    })
+}
+
+fn collect(
+    source: &str,
+    auths: BTreeMap<String, Entry>,
+    store: Option<String>,
+) -> Result<Group, Error> {
+    let mut group = Group {
+        source: source.to_owned(),
+        entries: BTreeMap::new(),
+        helpers: BTreeMap::new(),
+    };
+    for (key, entry) in auths {
+        let normal = matching::normalise(&key);
+        match (credential_of(&entry), &store) {
+            (Ok(Some(credential)), _) => {
+                group.entries.insert(normal, credential);
+            }
+            // `docker login` leaves an empty entry behind when a store keeps the credential.
+            (Ok(None), Some(store)) => {
+                group.helpers.insert(normal, store.clone());
+            }
+            (Ok(None), None) => {}
+            (Err(problem), _) => {
+                let problem = format!("the entry for {normal:?} {problem}");
+                return Err(Error::Unreadable {
+                    source_name: source.to_owned(),
+                    problem,
+                });
+            }
+        }
+    }
+    Ok(group)
+}
+
+fn credential_of(entry: &Entry) -> Result<Option<Credential>, &'static str> {
+    let Entry {
+        auth,
+        username,
+        password,
+        identitytoken,
+        registrytoken,
+    } = entry;
+    if !registrytoken.is_empty() {
+        return Ok(Some(Credential::RegistryToken(registrytoken.clone())));
+    }
+    if !identitytoken.is_empty() {
+        return Ok(Some(Credential::IdentityToken(identitytoken.clone())));
+    }
+    let (username, password) = if auth.is_empty() {
+        (username.clone(), password.clone())
+    } else {
+        let packed = auth.trim_end_matches('=');
+        let bytes = STANDARD_NO_PAD
+            .decode(packed)
+            .or_else(|_| STANDARD.decode(auth))
+            .map_err(|_| "has an auth that is not base64")?;
+        let text = String::from_utf8(bytes).map_err(|_| "has an auth that is not text")?;
+        let pair = text.split_once(':').ok_or("has an auth without a colon")?;
+        // Some tools pad the password with NUL bytes.
+        (pair.0.to_owned(), pair.1.trim_end_matches('\0').to_owned())
+    };
+    if username.is_empty() && password.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Credential::Basic { username, password }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Content digests: the names that registries give to bytes.
+//!
+//! Only sha256 is accepted: it is what every registry and every signature format in use speaks, and a
+//! second algorithm would be a second identity for the same bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// A sha256 digest, printed as `sha256:<64 hex digits>`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(String);
+
+/// Why a text is not a digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a digest; write sha256: followed by 64 lower-case hex digits")]
+pub struct ParseDigestError(String);
+
+impl Digest {
+    /// The digest of some bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hashing = Hashing::default();
+        hashing.update(bytes);
+        hashing.finish()
+    }
+
+    /// The 64 hex digits, without the algorithm.
+    pub fn hex(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Digest {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let hex = text.strip_prefix("sha256:").unwrap_or_default();
+        let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if hex.len() == 64 && hex.bytes().all(is_hex) {
+            Ok(Self(hex.to_owned()))
+        } else {
+            Err(ParseDigestError(text.chars().take(90).collect()))
+        }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Hashes and counts bytes while they flow past.
+#[derive(Default)]
+pub(crate) struct Hashing {
+    sha: Sha256,
+    count: u64,
+}
+
+impl Hashing {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.sha.update(bytes);
+        self.count += bytes.len() as u64;
+    }
+
+    /// Bytes seen so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn finish(self) -> Digest {
+        use fmt::Write as _;
+        let mut hex = String::with_capacity(64);
+        for byte in self.sha.finalize() {
+            // Writing into a String cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+        }
+        Digest(hex)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_nothing_is_the_known_one() {
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digest::of(b"").to_string(), empty);
+        assert_eq!(empty.parse::<Digest>().unwrap(), Digest::of(b""));
+    }
+
+    #[test]
+    fn other_algorithms_short_text_and_upper_case_are_refused() {
+        for text in [
+            "",
+            "sha256:",
+            "sha256:abcd",
+            "sha512:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "sha256:E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
+            "sha256:../../../../../../../../../../../../../../../../../../../../../../",
+        ] {
+            assert!(text.parse::<Digest>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The labels by which an image says where its server configuration is.
+//!
+//! Three schemes are in the world; the first that an image carries is read:
+//!
+//! 1. `io.llamastack.config.base64`: the file itself (the specification, small files);
+//! 2. `io.llamastack.config.layer` and `.path`: a file in one of the layers (the specification, large files);
+//! 3. `com.llamastack.distribution.default-config`, which names one of `com.llamastack.config.<file>`, or the
+//!    same under `com.ogx.` (what published images carry).
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::digest::Digest;
+use crate::layer::LayerPath;
+
+/// Base64 text of the configuration.
+pub const BASE64: &str = "io.llamastack.config.base64";
+/// Digest of the layer that holds the configuration.
+pub const LAYER: &str = "io.llamastack.config.layer";
+/// Path of the configuration inside that layer.
+pub const PATH: &str = "io.llamastack.config.path";
+/// The `version` of the configuration file, for example `2`.
+pub const VERSION: &str = "io.llamastack.config.version";
+/// The schema id, for example `llama-stack/0.7`.
+pub const SCHEMA: &str = "io.llamastack.config.schema";
+/// An OCI reference to the plugin that the image's maker proposes.
+pub const PLUGIN: &str = "io.llamastack.config.plugin";
+
+/// Published images use one of these in front of `.distribution.…` and `.config.…`.
+const PUBLISHED: [(&str, Scheme); 2] = [
+    ("com.llamastack", Scheme::LlamaStack),
+    ("com.ogx", Scheme::Ogx),
+];
+
+/// By which labels a base configuration was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `io.llamastack.config.base64`
+    Base64,
+    /// `io.llamastack.config.layer` and `io.llamastack.config.path`
+    Layer,
+    /// `com.llamastack.distribution.default-config` and `com.llamastack.config.<file>`
+    LlamaStack,
+    /// `com.ogx.distribution.default-config` and `com.ogx.config.<file>`
+    Ogx,
+}
+
+impl Scheme {
+    /// The word for status and output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Base64 => "label base64",
+            Self::Layer => "label layer",
+            Self::LlamaStack => "com.llamastack labels",
+            Self::Ogx => "com.ogx labels",
+        }
+    }
+}
+
+/// Where the configuration is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the label itself, decoded.
+    Inline { label: String, content: Vec<u8> },
+    /// In a layer.
+    Layer { layer: Digest, path: LayerPath },
+}
+
+/// A label that is there and cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadLabel {
+    pub(crate) label: String,
+    pub(crate) problem: String,
+    pub(crate) fix: &'static str,
+}
+
+/// Finds the configuration; `None` when the image carries no label of any scheme.
+pub(crate) fn find(
+    labels: &BTreeMap<String, String>,
+    limit: u64,
+) -> Result<Option<(Scheme, Source)>, BadLabel> {
+    let value = |label: &str| {
+        labels
+            .get(label)
+            .map(|v| v.trim())
+            .filter(|v| !v.is_empty())
+    };
+    if let Some(text) = value(BASE64) {
+        let content = decode(BASE64, text, limit)?;
+        return Ok(Some((
+            Scheme::Base64,
+            Source::Inline {
+                label: BASE64.into(),
+                content,
+            },
+        )));
+    }
+    match (value(LAYER), value(PATH)) {
+        (Some(layer), Some(path)) => {
+            let layer = layer
+                .parse()
+                .map_err(|error: crate::digest::ParseDigestError| BadLabel {
+                    label: LAYER.into(),
+                    problem: error.to_string(),
+                    fix: "use the digest of a layer from the image's manifest",
+                })?;
+            let path = LayerPath::parse(path).ok_or_else(|| BadLabel {
+                label: PATH.into(),
+                problem: format!("{path:?} is not a path inside a layer"),
+                fix: "write the path of the file without \"..\"",
+            })?;
+            return Ok(Some((Scheme::Layer, Source::Layer { layer, path })));
+        }
+        (Some(_), None) => return Err(alone(LAYER, PATH)),
+        (None, Some(_)) => return Err(alone(PATH, LAYER)),
+        (None, None) => {}
+    }
+    for (prefix, scheme) in PUBLISHED {
+        let named = format!("{prefix}.distribution.default-config");
+        let Some(file) = value(&named) else { continue };
+        let label = format!("{prefix}.config.{file}");
+        let Some(text) = value(&label) else {
+            return Err(BadLabel {
+                label: named,
+                problem: format!("it names {file:?}, but the image has no label {label}"),
+                fix: "add that label, or name a file the image has one for",
+            });
+        };
+        let content = decode(&label, text, limit)?;
+        return Ok(Some((scheme, Source::Inline { label, content })));
+    }
+    Ok(None)
+}
+
+/// The server release, where a label says it.
+pub(crate) fn server_version(labels: &BTreeMap<String, String>) -> Option<String> {
+    let named = PUBLISHED.map(|(prefix, _)| format!("{prefix}.distribution.version"));
+    named
+        .iter()
+        .find_map(|label| labels.get(label))
+        .filter(|v| !v.trim().is_empty())
+        .cloned()
+}
+
+/// The labels a plugin may see as hints: ours and the published ones, without the files they carry.
+pub(crate) fn hints(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_ours = |label: &str| {
+        label.starts_with("io.llamastack.")
+            || label == "org.opencontainers.image.version"
+            || PUBLISHED.iter().any(|(prefix, _)| {
+                label
+                    .strip_prefix(prefix)
+                    .is_some_and(|rest| rest.starts_with(".distribution."))
+            })
+    };
+    let keep = |(label, _): &(&String, &String)| is_ours(label) && label.as_str() != BASE64;
+    labels
+        .iter()
+        .filter(keep)
+        .map(|(label, value)| (label.clone(), value.clone()))
+        .collect()
+}
+
+fn alone(present: &str, absent: &str) -> BadLabel {
+    BadLabel {
+        label: present.to_owned(),
+        problem: format!("it needs the label {absent} beside it"),
+        fix: "set both, or use io.llamastack.config.base64",
+    }
+}
+
+/// Tools wrap base64 at 76 columns or leave its padding out; both are accepted.
+fn decode(label: &str, text: &str, limit: u64) -> Result<Vec<u8>, BadLabel> {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let bad = |problem: String, fix| BadLabel {
+        label: label.to_owned(),
+        problem,
+        fix,
+    };
+    let fix = "write it with base64 -w0, or use llsd image label";
+    let too_large = || {
+        let problem = format!("it holds more than {limit} bytes");
+        bad(
+            problem,
+            "put the file into a layer and name it with io.llamastack.config.layer",
+        )
+    };
+    if text.len() as u64 / 4 * 3 > limit + 3 {
+        return Err(too_large());
+    }
+    let packed: String = text.split_ascii_whitespace().collect();
+    let content = LENIENT
+        .decode(packed)
+        .map_err(|error| bad(format!("it is not base64: {error}"), fix))?;
+    if content.len() as u64 > limit {
+        Err(too_large())
+    } else {
+        Ok(content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 100;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
+    }
+
+    fn scheme(pairs: &[(&str, &str)]) -> Option<(Scheme, Vec<u8>)> {
+        match find(&labels(pairs), LIMIT).unwrap() {
+            Some((scheme, Source::Inline { content, .. })) => Some((scheme, content)),
+            Some((scheme, Source::Layer { path, .. })) => {
+                Some((scheme, path.as_str().as_bytes().to_vec()))
+            }
+            None => None,
+        }
+    }
+
+    const EMPTY: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const PUBLISHED_LABELS: [(&str, &str); 2] = [
+        ("com.llamastack.distribution.default-config", "config.yaml"),
+        ("com.llamastack.config.config.yaml", "YTogMQ=="),
+    ];
+
+    #[test]
+    fn the_schemes_are_tried_in_the_order_of_the_specification() {
+        let mut all = vec![
+            (BASE64, "YjogMg=="),
+            (LAYER, EMPTY),
+            (PATH, "/app/run.yaml"),
+            ("com.ogx.distribution.default-config", "x"),
+            ("com.ogx.config.x", "YzogMw"),
+        ];
+        all.extend(PUBLISHED_LABELS);
+        assert_eq!(scheme(&all), Some((Scheme::Base64, b"b: 2".to_vec())));
+        all.retain(|(label, _)| *label != BASE64);
+        assert_eq!(
+            scheme(&all),
+            Some((Scheme::Layer, b"app/run.yaml".to_vec()))
+        );
+        all.retain(|(label, _)| *label != LAYER && *label != PATH);
+        assert_eq!(scheme(&all), Some((Scheme::LlamaStack, b"a: 1".to_vec())));
+        all.retain(|(label, _)| !label.starts_with("com.llamastack"));
+        assert_eq!(scheme(&all), Some((Scheme::Ogx, b"c: 3".to_vec())));
+        assert_eq!(
+            scheme(&[("maintainer", "x"), (VERSION, "2"), (BASE64, " ")]),
+            None
+        );
+    }
+
+    #[test]
+    fn wrapped_and_unpadded_base64_is_read() {
+        assert_eq!(
+            scheme(&[(BASE64, "Yjog\nMg")]),
+            Some((Scheme::Base64, b"b: 2".to_vec()))
+        );
+    }
+
+    #[test]
+    fn half_a_scheme_and_broken_values_are_named() {
+        let long = "A".repeat(200);
+        for (pairs, label, problem) in [
+            (vec![(LAYER, EMPTY)], LAYER, PATH),
+            (vec![(PATH, "x")], PATH, LAYER),
+            (
+                vec![(LAYER, "sha256:1"), (PATH, "x")],
+                LAYER,
+                "not a digest",
+            ),
+            (vec![(LAYER, EMPTY), (PATH, "../x")], PATH, "not a path"),
+            (vec![(BASE64, "%%%")], BASE64, "not base64"),
+            (vec![(BASE64, &long)], BASE64, "more than 100 bytes"),
+            (
+                vec![("com.ogx.distribution.default-config", "x.yaml")],
+                "com.ogx.distribution.default-config",
+                "com.ogx.config.x.yaml",
+            ),
+        ] {
+            let bad = find(&labels(&pairs), LIMIT).unwrap_err();
+            assert_eq!(bad.label, label);
+            assert!(bad.problem.contains(problem), "{}", bad.problem);
+        }
+    }
+
+    #[test]
+    fn hints_hold_what_describes_the_image_and_not_the_files() {
+        let mut pairs = PUBLISHED_LABELS.to_vec();
+        pairs.extend([(BASE64, "x"), (SCHEMA, "s"), ("maintainer", "m")]);
+        pairs.push(("com.llamastack.distribution.version", "0.7.3"));
+        let all = labels(&pairs);
+        let kept: Vec<_> = hints(&all).into_keys().collect();
+        assert_eq!(
+            kept,
+            [
+                "com.llamastack.distribution.default-config",
+                "com.llamastack.distribution.version",
+                SCHEMA
+            ]
+        );
+        assert_eq!(server_version(&all).as_deref(), Some("0.7.3"));
+    }
+}

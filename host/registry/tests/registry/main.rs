@@ -1,0 +1,11 @@
+//! The crate against real parts: distribution's registry, crane and cosign, all on loopback.
+//!
+//! Their binaries are named by `LLSD_REGISTRY_BIN`, `LLSD_CRANE_BIN` and `LLSD_COSIGN_BIN`, which
+//! `cargo xtask test` sets. Faults come from a proxy of our own between client and registry.
+
+mod caches;
+mod faults;
+mod images;
+mod plugins;
+mod secrecy;
+mod support;

@@ -1,0 +1,309 @@
+//! Starts and calls the real parts.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use llsd_registry::{Keyring, Reference, Retry, Settings, Timeouts};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+pub mod layout;
+pub mod proxy;
+pub mod tokens;
+
+/// The account of the registries that want one, and a password that must not show up anywhere.
+pub const USER: &str = "puller";
+pub const PASSWORD: &str = "s3cret-canary";
+/// `PASSWORD` in the form of an htpasswd file.
+const HTPASSWD: &str = "puller:$2b$04$nSIgKpJgh7mSmnpbLCtFqeD586UrIAS516LGFHk6.OIM1Dm/CT.fq\n";
+
+/// The path of a tool that the test runner provides.
+pub fn tool(variable: &str) -> PathBuf {
+    match std::env::var_os(variable) {
+        Some(path) => path.into(),
+        None => panic!("{variable} is not set: run through cargo xtask test"),
+    }
+}
+
+/// How a registry is to be reached.
+#[derive(Default)]
+pub struct Options {
+    pub tls: bool,
+    pub basic_auth: bool,
+    pub token_auth: Option<tokens::TokenServer>,
+}
+
+/// A running registry, stopped when dropped.
+pub struct RegistryServer {
+    pub address: String,
+    pub ca_pem: Option<String>,
+    pub tokens: Option<tokens::TokenServer>,
+    folder: TempDir,
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    has_account: bool,
+}
+
+impl RegistryServer {
+    pub fn start(options: Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = String::from(
+            "version: 0.1\nlog: {level: info}\nstorage: {inmemory: {}}\nhttp:\n  addr: 127.0.0.1:0\n",
+        );
+        let mut write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let mut ca_pem = None;
+        if options.tls {
+            let (ca, certificate, key) = certificates();
+            let (certificate, key) = (write("tls.crt", &certificate), write("tls.key", &key));
+            config += &format!("  tls: {{certificate: {certificate}, key: {key}}}\n");
+            write("ca.crt", &ca);
+            ca_pem = Some(ca);
+        }
+        if options.basic_auth {
+            let file = write("htpasswd", HTPASSWD);
+            config += &format!("auth: {{htpasswd: {{realm: test, path: {file}}}}}\n");
+        }
+        if let Some(server) = &options.token_auth {
+            let bundle = write("tokens.crt", &server.certificate_pem);
+            let realm = server.realm();
+            config += &format!(
+                "auth: {{token: {{realm: \"{realm}\", service: test, issuer: test, rootcertbundle: {bundle}}}}}\n"
+            );
+        }
+        let file = write("config.yaml", &config);
+        let mut child = Command::new(tool("LLSD_REGISTRY_BIN"))
+            .args(["serve", &file])
+            .env("OTEL_TRACES_EXPORTER", "none")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        // Requests are logged on stdout, everything else on stderr.
+        let mut requests = BufReader::new(child.stdout.take().unwrap());
+        let into = Arc::clone(&log);
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while requests.read_line(&mut line).unwrap_or(0) > 0 {
+                into.lock().unwrap().push(std::mem::take(&mut line));
+            }
+        });
+        let mut messages = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        let address = loop {
+            let from = seen.len();
+            assert!(
+                messages.read_line(&mut seen).unwrap() > 0,
+                "the registry did not start: {seen}"
+            );
+            if let Some((_, rest)) = seen[from..].split_once("listening on ") {
+                let end = rest.find([',', '"']).unwrap();
+                break rest[..end].to_owned();
+            }
+        };
+        std::thread::spawn(move || messages.read_to_end(&mut Vec::new()));
+        let has_account = options.basic_auth || options.token_auth.is_some();
+        let tokens = options.token_auth;
+        Self {
+            address,
+            ca_pem,
+            tokens,
+            folder,
+            child,
+            log,
+            has_account,
+        }
+    }
+
+    pub fn plain() -> Self {
+        Self::start(Options::default())
+    }
+
+    pub fn reference(&self, rest: &str) -> Reference {
+        format!("{}/{rest}", self.address).parse().unwrap()
+    }
+
+    /// Settings that reach this registry, quick to give up.
+    pub fn settings(&self) -> Settings {
+        let mut settings = settings_for(&self.address);
+        if let Some(ca) = &self.ca_pem {
+            settings.extra_ca = ca.clone().into_bytes();
+            settings.plain_http.clear();
+        }
+        settings
+            .plain_http
+            .extend(self.tokens.as_ref().map(|server| server.address.clone()));
+        settings
+    }
+
+    /// The keyring that this registry lets in.
+    pub fn keyring(&self) -> Keyring {
+        match self.has_account {
+            true => keyring(&self.address, USER, PASSWORD),
+            false => Keyring::empty(),
+        }
+    }
+
+    /// Method and path of every request so far, in order; asks until the log has caught up.
+    pub async fn requests(&self) -> Vec<String> {
+        let marker = format!("/v2/marker-{:x}/tags/list", fastrand::u64(..));
+        let mut socket = tokio::net::TcpStream::connect(&self.address).await.unwrap();
+        let request = format!("GET {marker} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        tokio::io::AsyncWriteExt::write_all(&mut socket, request.as_bytes())
+            .await
+            .unwrap();
+        tokio::io::AsyncReadExt::read_to_end(&mut socket, &mut Vec::new())
+            .await
+            .unwrap();
+        loop {
+            let lines = self.log.lock().unwrap().clone();
+            let asked = lines.iter().filter_map(|line| line.split('"').nth(1));
+            let asked: Vec<String> = asked
+                .filter_map(|request| request.rsplit_once(' ').map(|(asked, _)| asked.to_owned()))
+                .collect();
+            if asked.iter().any(|request| request.contains(&marker)) {
+                return asked
+                    .into_iter()
+                    .filter(|r| !r.contains("/marker-"))
+                    .collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn command(&self, variable: &str) -> Command {
+        let mut command = Command::new(tool(variable));
+        let auths = format!(
+            r#"{{"auths": {{"{}": {{"username": "{USER}", "password": "{PASSWORD}"}}}}}}"#,
+            self.address
+        );
+        let auths = if self.has_account {
+            auths
+        } else {
+            "{}".to_owned()
+        };
+        std::fs::write(self.folder.path().join("config.json"), auths).unwrap();
+        command.env("DOCKER_CONFIG", self.folder.path());
+        command.env("HOME", self.folder.path());
+        if self.ca_pem.is_some() {
+            command.env("SSL_CERT_FILE", self.folder.path().join("ca.crt"));
+        }
+        command
+    }
+
+    /// Runs crane and returns what it prints.
+    pub fn crane(&self, arguments: &[&str]) -> Vec<u8> {
+        run(self.command("LLSD_CRANE_BIN").args(arguments))
+    }
+
+    /// Runs cosign, with an empty key password.
+    pub fn cosign(&self, folder: &Path, arguments: &[&str]) -> Vec<u8> {
+        let mut command = self.command("LLSD_COSIGN_BIN");
+        run(command
+            .args(arguments)
+            .current_dir(folder)
+            .env("COSIGN_PASSWORD", ""))
+    }
+}
+
+impl Drop for RegistryServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Settings that reach a host on loopback over plain HTTP.
+pub fn settings_for(address: &str) -> Settings {
+    Settings {
+        plain_http: vec![address.to_owned()],
+        allowed: vec!["127.0.0.1".parse().unwrap()],
+        timeouts: Timeouts {
+            connect: Duration::from_secs(2),
+            read: Duration::from_secs(2),
+            total: Duration::from_secs(20),
+        },
+        retry: Retry {
+            attempts: 3,
+            first_wait: Duration::from_millis(2),
+            longest_wait: Duration::from_secs(1),
+        },
+        ..Settings::default()
+    }
+}
+
+pub fn keyring(registry: &str, username: &str, password: &str) -> Keyring {
+    let json = format!(
+        r#"{{"auths": {{"{registry}": {{"username": "{username}", "password": "{password}"}}}}}}"#
+    );
+    let mut keyring = Keyring::empty();
+    keyring
+        .add_docker_config("the test's docker config", json.as_bytes())
+        .unwrap();
+    keyring
+}
+
+/// A folder for the client's cache, and the same folder as the client wants it.
+pub fn cache_folder() -> (TempDir, Arc<Dir>) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
+    (folder, Arc::new(dir))
+}
+
+/// Every file under a folder.
+pub fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_in(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// An error with everything behind it, as the command line prints it.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text += &format!(": {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed: {said}");
+    output.stdout
+}
+
+/// A certificate for 127.0.0.1, its key, and the authority that signed it.
+fn certificates() -> (String, String, String) {
+    let authority_key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_certificate = authority.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let server = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = server.signed_by(&key, &issuer).unwrap();
+    (
+        authority_certificate.pem(),
+        certificate.pem(),
+        key.serialize_pem(),
+    )
+}

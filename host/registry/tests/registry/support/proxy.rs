@@ -1,0 +1,201 @@
+//! A proxy between client and registry that does, for chosen requests, what goes wrong in the world.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What happens to a request.
+#[derive(Clone)]
+pub enum Fault {
+    /// The answer stops after this many bytes of its body.
+    CutAfter(usize),
+    /// Nothing is ever answered.
+    Silence,
+    /// The head comes, and then a byte now and then, for ever.
+    Drip,
+    /// The body never ends and has no announced length.
+    Endless,
+    /// Exactly these bytes are answered.
+    Answer(Vec<u8>),
+}
+
+struct Rule {
+    method: &'static str,
+    path: String,
+    left: usize,
+    fault: Fault,
+}
+
+/// Forwards to a registry, except where a rule says otherwise.
+pub struct Proxy {
+    pub address: String,
+    rules: Arc<Mutex<Vec<Rule>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    pub async fn before(upstream: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let rules = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (shared, log, upstream) = (Arc::clone(&rules), Arc::clone(&seen), upstream.to_owned());
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(serve(
+                    socket,
+                    Arc::clone(&shared),
+                    Arc::clone(&log),
+                    upstream.clone(),
+                ));
+            }
+        });
+        Self {
+            address,
+            rules,
+            seen,
+        }
+    }
+
+    /// The next `times` requests with this method and this text in their path meet a fault.
+    pub fn fault(&self, method: &'static str, path: &str, times: usize, fault: Fault) {
+        self.rules.lock().unwrap().push(Rule {
+            method,
+            path: path.to_owned(),
+            left: times,
+            fault,
+        });
+    }
+
+    /// Method and path of every request so far.
+    pub fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+/// An answer with a body.
+pub fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Fault {
+    let mut head = format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    Fault::Answer([head.as_bytes(), b"\r\n", body].concat())
+}
+
+/// One request per connection keeps the bookkeeping honest.
+async fn serve(
+    mut client: TcpStream,
+    rules: Arc<Mutex<Vec<Rule>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+    upstream: String,
+) -> Option<()> {
+    let mut request = Vec::new();
+    let end = loop {
+        if client.read_buf(&mut request).await.ok()? == 0 {
+            return None;
+        }
+        if let Some(at) = request.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at;
+        }
+    };
+    let head = String::from_utf8_lossy(&request[..end]).into_owned();
+    let mut line = head.lines().next()?.split(' ');
+    let (method, path) = (line.next()?, line.next()?);
+    seen.lock().unwrap().push(format!("{method} {path}"));
+    let fault = {
+        let mut rules = rules.lock().unwrap();
+        let matching = |r: &&mut Rule| r.left > 0 && r.method == method && path.contains(&r.path);
+        rules.iter_mut().find(matching).map(|rule| {
+            rule.left -= 1;
+            rule.fault.clone()
+        })
+    };
+    const OPEN_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\n";
+    match fault {
+        Some(Fault::Silence) => {
+            // Until the client gives up.
+            let _ = client.read_to_end(&mut Vec::new()).await;
+        }
+        Some(Fault::Answer(bytes)) => {
+            let _ = client.write_all(&bytes).await;
+            let _ = client.shutdown().await;
+        }
+        Some(Fault::Endless) => {
+            client
+                .write_all(&[OPEN_HEAD, b"\r\n"].concat())
+                .await
+                .ok()?;
+            while client.write_all(&[0; 16 << 10]).await.is_ok() {}
+        }
+        Some(Fault::Drip) => {
+            client
+                .write_all(&[OPEN_HEAD, b"\r\n"].concat())
+                .await
+                .ok()?;
+            let mut ticks = tokio::time::interval(Duration::from_millis(50));
+            while client.write_all(b"{").await.is_ok() {
+                ticks.tick().await;
+            }
+        }
+        None => {
+            forward(
+                &head,
+                &request[end + 4..],
+                &mut client,
+                &upstream,
+                usize::MAX,
+            )
+            .await?
+        }
+        Some(Fault::CutAfter(bytes)) => {
+            forward(&head, &request[end + 4..], &mut client, &upstream, bytes).await?;
+        }
+    }
+    Some(())
+}
+
+async fn forward(
+    head: &str,
+    body_start: &[u8],
+    client: &mut TcpStream,
+    upstream: &str,
+    body_limit: usize,
+) -> Option<()> {
+    let mut server = TcpStream::connect(upstream).await.ok()?;
+    let kept = head
+        .lines()
+        .filter(|line| !line.to_lowercase().starts_with("connection:"));
+    let lines: Vec<_> = kept.chain(["connection: close", "", ""]).collect();
+    server.write_all(lines.join("\r\n").as_bytes()).await.ok()?;
+    server.write_all(body_start).await.ok()?;
+    let length = head.lines().find_map(|line| {
+        line.to_lowercase()
+            .strip_prefix("content-length:")?
+            .trim()
+            .parse::<usize>()
+            .ok()
+    });
+    let mut left = length.unwrap_or(0).saturating_sub(body_start.len());
+    let mut buffer = vec![0; 16 << 10];
+    while left > 0 {
+        let read = client
+            .read(&mut buffer)
+            .await
+            .ok()
+            .filter(|read| *read > 0)?;
+        server.write_all(&buffer[..read]).await.ok()?;
+        left -= read;
+    }
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).await.ok()?;
+    let body = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let end = answer.len().min(body.saturating_add(body_limit));
+    client.write_all(&answer[..end]).await.ok()?;
+    let _ = client.shutdown().await;
+    Some(())
+}
