@@ -1,0 +1,248 @@
+//! Providers: one shape out of two, ids, references.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::names;
+use super::object::Object;
+use super::secrets::{self, Reference};
+use crate::field_path::FieldPath;
+use crate::rejection::Findings;
+use crate::structure::found;
+use crate::v1alpha2::{ProviderApi, Providers};
+
+/// An id of a provider, unique in the resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderId(String);
+
+impl ProviderId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A text that has already passed [`names::provider_id`].
+    pub(super) fn from_checked(id: String) -> Self {
+        Self(id)
+    }
+}
+
+impl std::fmt::Display for ProviderId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One provider entry, after normalisation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedProvider {
+    /// The field of `spec.providers` it stands under: `vectorIo`.
+    pub api_field: &'static str,
+    /// The server's spelling of that API: `vector_io`.
+    pub api: &'static str,
+    /// Where the entry stands: `spec.providers.vectorIo[0]`.
+    pub path: FieldPath,
+    /// As given, or the last part of the provider's name.
+    pub id: ProviderId,
+    /// Short name (`vllm`) or full type (`remote::vllm`), as written.
+    pub provider: String,
+    /// Address of the backing service, as written.
+    pub endpoint: Option<String>,
+    /// Host name, when it was written as text.
+    pub host: Option<String>,
+    /// Free settings, as written.
+    pub settings: Map<String, Value>,
+    /// Secret references by field: `apiKey`, `host`, `secretRefs.<name>`.
+    pub references: BTreeMap<String, Reference>,
+}
+
+impl CheckedProvider {
+    /// Field to variable, as the plugin contract wants it.
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        self.references
+            .iter()
+            .map(|(field, reference)| (field.clone(), reference.env.clone()))
+            .collect()
+    }
+}
+
+const FIELDS: &[&str] = &[
+    "id",
+    "provider",
+    "endpoint",
+    "apiKey",
+    "host",
+    "settings",
+    "secretRefs",
+];
+const ID_FIX: &str =
+    "use up to 63 letters, digits, \"-\", \"_\" and \".\", with a letter or digit first and last";
+
+/// Reads every entry of every API, in the order of the resource.
+pub(super) fn check(providers: &Providers, findings: &mut Findings) -> Vec<CheckedProvider> {
+    let mut checked = Vec::new();
+    for (api, value) in providers.entries() {
+        let path = FieldPath::spec().at(&["providers", api.field]);
+        match value {
+            Value::Object(entry) => checked.extend(check_entry(api, entry, path, 1, findings)),
+            Value::Array(entries) if entries.len() > MOST_ENTRIES => {
+                let problem = format!("has {} entries", entries.len());
+                findings.refuse(
+                    &path,
+                    problem,
+                    format!("use at most {MOST_ENTRIES} providers"),
+                );
+            }
+            Value::Array(entries) => {
+                for (position, entry) in entries.iter().enumerate() {
+                    let path = path.index(position);
+                    match entry {
+                        Value::Object(entry) => {
+                            checked.extend(check_entry(api, entry, path, entries.len(), findings))
+                        }
+                        other => findings.refuse(
+                            &path,
+                            format!("must be a provider, not {}", found(other)),
+                            "write {id: …, provider: …}",
+                        ),
+                    }
+                }
+            }
+            other => findings.refuse(
+                &path,
+                format!("must be a provider or a list of them, not {}", found(other)),
+                "write {provider: …} or a list of such objects",
+            ),
+        }
+    }
+    refuse_repeated_ids(&checked, findings);
+    checked
+}
+
+/// As many providers as one API may list.
+const MOST_ENTRIES: usize = 256;
+
+fn check_entry(
+    api: ProviderApi,
+    entry: &Map<String, Value>,
+    path: FieldPath,
+    siblings: usize,
+    findings: &mut Findings,
+) -> Option<CheckedProvider> {
+    let entry = Object::open(entry, path, FIELDS, findings);
+    let provider = entry.required_text(
+        "provider",
+        names::provider_type,
+        "name the kind of provider, for example vllm or remote::vllm",
+        findings,
+    );
+    let default_id = provider
+        .as_deref()
+        .and_then(|provider| provider.rsplit("::").next());
+    if entry.value("id").is_none() && siblings > 1 {
+        let fix = default_id.map_or("add an id of your own".to_owned(), |id| {
+            format!("add one, for example id: {id}")
+        });
+        findings.refuse(
+            &entry.field("id"),
+            format!("is missing, and {siblings} providers are listed here"),
+            fix,
+        );
+    }
+    let given = entry.text("id", names::provider_id, ID_FIX, findings);
+    let id = if entry.value("id").is_some() {
+        given
+    } else {
+        default_id.map(str::to_owned)
+    };
+    // Variables are named after the id; without one, problems below are still worth reporting.
+    let owner = id.clone().unwrap_or_default();
+
+    let endpoint = entry.text(
+        "endpoint",
+        names::address,
+        "give an address such as http://vllm:8000",
+        findings,
+    );
+    note_credentials(endpoint.as_deref(), &entry.field("endpoint"), findings);
+    let mut references = BTreeMap::new();
+    let mut refer = |field: &str, value: &Value, path: FieldPath, findings: &mut Findings| {
+        if let Some(reference) =
+            secrets::read(value, &path, secrets::variable(&owner, field), findings)
+        {
+            references.insert(field.to_owned(), reference);
+        }
+    };
+    if let Some(value) = entry.value("apiKey") {
+        refer("apiKey", value, entry.field("apiKey"), findings);
+    }
+    let host = match entry.value("host") {
+        Some(Value::String(_)) => entry.text("host", names::address, "give a host name", findings),
+        Some(value) => {
+            refer("host", value, entry.field("host"), findings);
+            None
+        }
+        None => None,
+    };
+    let settings = entry.free("settings", findings);
+    for (name, value) in &entry.free("secretRefs", findings) {
+        let path = entry.field("secretRefs").field(name);
+        if names::provider_id(name).is_some() || name.contains('.') {
+            findings.refuse(
+                &path,
+                format!("{name:?} is no setting of a provider"),
+                "use letters, digits, \"_\" and \"-\"",
+            );
+        } else if settings.contains_key(name) {
+            let problem = format!("{} sets {name:?} too", entry.field("settings").field(name));
+            findings.refuse(&path, problem, "keep one of the two");
+        } else {
+            refer(&format!("secretRefs.{name}"), value, path, findings);
+        }
+    }
+    Some(CheckedProvider {
+        api_field: api.field,
+        api: api.api,
+        path: entry.path,
+        id: ProviderId(id?),
+        provider: provider?,
+        endpoint,
+        host,
+        settings,
+        references,
+    })
+}
+
+/// A password inside an address ends up in a ConfigMap.
+fn note_credentials(endpoint: Option<&str>, path: &FieldPath, findings: &mut Findings) {
+    let authority = endpoint
+        .and_then(|endpoint| endpoint.split_once("://"))
+        .map(|(_, rest)| rest.split('/').next());
+    if authority
+        .flatten()
+        .is_some_and(|authority| authority.contains('@'))
+    {
+        findings.note(
+            path,
+            "holds credentials, which anyone who may read ConfigMaps can see",
+            "use apiKey or secretRefs instead",
+        );
+    }
+}
+
+fn refuse_repeated_ids(providers: &[CheckedProvider], findings: &mut Findings) {
+    let mut seen: BTreeMap<&ProviderId, &FieldPath> = BTreeMap::new();
+    for provider in providers {
+        if let Some(first) = seen.get(&provider.id) {
+            let problem = format!("{:?} is already the id of {first}", provider.id.as_str());
+            findings.refuse(
+                &provider.path.field("id"),
+                problem,
+                "give each provider its own id",
+            );
+        } else {
+            seen.insert(&provider.id, &provider.path);
+        }
+    }
+}

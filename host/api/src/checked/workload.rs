@@ -1,0 +1,398 @@
+//! The workload, with contradictions refused and the defaults in one place.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::names;
+use super::networking::check_namespace;
+use super::object;
+use super::secrets::VARIABLE_PREFIX;
+use crate::field_path::FieldPath;
+use crate::rejection::Findings;
+use crate::v1alpha2::{Autoscaling, DisruptionBudget, OverrideConfig, Overrides, Volume, Workload};
+
+/// Size of a volume that asks for none.
+pub const DEFAULT_VOLUME_SIZE: &str = "10Gi";
+/// Where a volume is mounted that does not say.
+pub const DEFAULT_MOUNT_PATH: &str = "/.llama";
+
+/// The pods of the server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CheckedWorkload {
+    /// The number that was asked for; [`CheckedWorkload::replicas`] has the default.
+    pub asked_replicas: Option<i32>,
+    /// Server processes in each pod.
+    pub workers: Option<u16>,
+    /// CPU and memory.
+    pub resources: Option<core::ResourceRequirements>,
+    /// Number of pods by load.
+    pub autoscaling: Option<CheckedAutoscaling>,
+    /// A volume that outlives the pods.
+    pub volume: Option<CheckedVolume>,
+    /// How many pods may be away at once.
+    pub disruption_budget: Option<CheckedBudget>,
+    /// How pods spread over nodes and zones.
+    pub topology_spread_constraints: Vec<core::TopologySpreadConstraint>,
+    /// What to change about the pod.
+    pub overrides: Overrides,
+}
+
+impl CheckedWorkload {
+    /// Pods to run, where no autoscaler decides.
+    pub fn replicas(&self) -> i32 {
+        self.asked_replicas.unwrap_or(1)
+    }
+}
+
+/// Number of pods by load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckedAutoscaling {
+    /// Fewest pods, where given.
+    pub min_replicas: Option<i32>,
+    /// Most pods.
+    pub max_replicas: i32,
+    /// Wanted CPU use in percent.
+    pub cpu_percent: Option<i32>,
+    /// Wanted memory use in percent.
+    pub memory_percent: Option<i32>,
+}
+
+/// A volume that outlives the pods.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedVolume {
+    /// Its size.
+    pub size: Quantity,
+    /// Where the server finds it.
+    pub mount_path: String,
+}
+
+/// How many pods may be away at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckedBudget {
+    /// Pods that must stay.
+    MinAvailable(IntOrString),
+    /// Pods that may go.
+    MaxUnavailable(IntOrString),
+}
+
+/// Reads the workload. The schema has checked ranges.
+pub(super) fn check(workload: &Workload, findings: &mut Findings) -> CheckedWorkload {
+    let Workload {
+        replicas,
+        workers,
+        resources,
+        autoscaling,
+        storage,
+        pod_disruption_budget,
+        topology_spread_constraints,
+        overrides,
+    } = workload;
+    let path = FieldPath::spec().field("workload");
+    if let Some(resources) = resources {
+        check_resources(resources, &path.field("resources"), findings);
+    }
+    if let Some(overrides) = overrides {
+        check_overrides(overrides, &path.field("overrides"), findings);
+    }
+    CheckedWorkload {
+        asked_replicas: *replicas,
+        workers: workers.and_then(|workers| u16::try_from(workers).ok()),
+        resources: resources.clone(),
+        autoscaling: autoscaling
+            .as_ref()
+            .map(|scaling| check_autoscaling(scaling, &path.field("autoscaling"), findings)),
+        volume: storage
+            .as_ref()
+            .map(|volume| check_volume(volume, &path.field("storage"), findings)),
+        disruption_budget: pod_disruption_budget
+            .as_ref()
+            .and_then(|budget| check_budget(budget, &path.field("podDisruptionBudget"), findings)),
+        topology_spread_constraints: topology_spread_constraints.clone().unwrap_or_default(),
+        overrides: overrides.clone().unwrap_or_default(),
+    }
+}
+
+/// Checks the names of an override configuration.
+pub(super) fn check_override(config: &OverrideConfig, findings: &mut Findings) {
+    let path = FieldPath::spec().field("overrideConfig");
+    let name = &config.config_map_name;
+    object::typed_text(
+        name,
+        &path.field("configMapName"),
+        names::subdomain(name),
+        "give the name of a ConfigMap",
+        findings,
+    );
+    check_namespace(
+        config.config_map_namespace.as_deref(),
+        &path.field("configMapNamespace"),
+        findings,
+    );
+}
+
+fn check_resources(
+    resources: &core::ResourceRequirements,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
+    let amounts = [
+        ("limits", &resources.limits),
+        ("requests", &resources.requests),
+    ];
+    for (field, amounts) in amounts {
+        for (name, quantity) in amounts.iter().flatten() {
+            check_quantity(quantity, &path.at(&[field, name]), findings);
+        }
+    }
+}
+
+fn check_quantity(quantity: &Quantity, path: &FieldPath, findings: &mut Findings) {
+    object::typed_text(
+        &quantity.0,
+        path,
+        names::quantity(&quantity.0),
+        "give an amount such as 500m, 2 or 10Gi",
+        findings,
+    );
+}
+
+fn check_autoscaling(
+    scaling: &Autoscaling,
+    path: &FieldPath,
+    findings: &mut Findings,
+) -> CheckedAutoscaling {
+    let Autoscaling {
+        min_replicas,
+        max_replicas,
+        target_cpu_utilization_percentage,
+        target_cpu_utilization,
+        target_memory_utilization_percentage,
+    } = *scaling;
+    if let Some(min) = min_replicas.filter(|min| *min > max_replicas) {
+        let problem = format!("{max_replicas} is less than minReplicas, which is {min}");
+        findings.refuse(
+            &path.field("maxReplicas"),
+            problem,
+            format!("use {min} or more, or lower minReplicas"),
+        );
+    }
+    if let (Some(long), Some(short)) = (target_cpu_utilization_percentage, target_cpu_utilization)
+        && long != short
+    {
+        let problem =
+            format!("{short} contradicts targetCPUUtilizationPercentage, which is {long}");
+        findings.refuse(
+            &path.field("targetCPUUtilization"),
+            problem,
+            "remove it: both mean the same",
+        );
+    }
+    CheckedAutoscaling {
+        min_replicas,
+        max_replicas,
+        cpu_percent: target_cpu_utilization_percentage.or(target_cpu_utilization),
+        memory_percent: target_memory_utilization_percentage,
+    }
+}
+
+fn check_volume(volume: &Volume, path: &FieldPath, findings: &mut Findings) -> CheckedVolume {
+    if let Some(size) = &volume.size {
+        check_quantity(size, &path.field("size"), findings);
+        if size.0.starts_with('-')
+            || size
+                .0
+                .trim_start_matches(['+', '0', '.'])
+                .chars()
+                .next()
+                .is_none_or(char::is_alphabetic)
+        {
+            findings.refuse(
+                &path.field("size"),
+                format!("{:?} is no size of a volume", size.0),
+                "give a size such as 10Gi",
+            );
+        }
+    }
+    if let Some(mount) = &volume.mount_path {
+        check_mount_path(mount, &path.field("mountPath"), findings);
+    }
+    CheckedVolume {
+        size: volume
+            .size
+            .clone()
+            .unwrap_or_else(|| Quantity(DEFAULT_VOLUME_SIZE.to_owned())),
+        mount_path: volume
+            .mount_path
+            .clone()
+            .filter(|path| !path.is_empty())
+            .unwrap_or_else(|| DEFAULT_MOUNT_PATH.to_owned()),
+    }
+}
+
+/// An empty path means the default, as it did in v1alpha1.
+fn check_mount_path(mount: &str, path: &FieldPath, findings: &mut Findings) {
+    if !mount.is_empty() && (!mount.starts_with('/') || mount.contains(':')) {
+        findings.refuse(
+            path,
+            format!("{mount:?} is no absolute path"),
+            "begin it with /, and use no colon",
+        );
+    }
+}
+
+fn check_budget(
+    budget: &DisruptionBudget,
+    path: &FieldPath,
+    findings: &mut Findings,
+) -> Option<CheckedBudget> {
+    for (field, value) in [
+        ("minAvailable", &budget.min_available),
+        ("maxUnavailable", &budget.max_unavailable),
+    ] {
+        let good = match value {
+            None => true,
+            Some(IntOrString::Int(number)) => *number >= 0,
+            Some(IntOrString::String(text)) => text
+                .strip_suffix('%')
+                .is_some_and(|number| number.parse::<u8>().is_ok_and(|percent| percent <= 100)),
+        };
+        if !good {
+            findings.refuse(
+                &path.field(field),
+                "is neither a number of pods nor a percentage",
+                "write a number such as 1, or a text such as \"50%\"",
+            );
+        }
+    }
+    match (&budget.min_available, &budget.max_unavailable) {
+        (Some(min), None) => Some(CheckedBudget::MinAvailable(min.clone())),
+        (None, Some(max)) => Some(CheckedBudget::MaxUnavailable(max.clone())),
+        (Some(_), Some(_)) => {
+            findings.refuse(
+                path,
+                "has both minAvailable and maxUnavailable",
+                "keep one of them",
+            );
+            None
+        }
+        (None, None) => {
+            findings.refuse(
+                path,
+                "has neither minAvailable nor maxUnavailable",
+                "add one of them, or remove podDisruptionBudget",
+            );
+            None
+        }
+    }
+}
+
+fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findings) {
+    let Overrides {
+        service_account_name,
+        container_name,
+        env,
+        command: _,
+        args: _,
+        volumes,
+        volume_mounts,
+        termination_grace_period_seconds: _,
+        image_pull_secrets,
+    } = overrides;
+    if let Some(name) = service_account_name
+        .as_deref()
+        .filter(|name| !name.is_empty())
+    {
+        let fix = "give the name of a ServiceAccount";
+        object::typed_text(
+            name,
+            &path.field("serviceAccountName"),
+            names::subdomain(name),
+            fix,
+            findings,
+        );
+    }
+    if let Some(name) = container_name.as_deref().filter(|name| !name.is_empty()) {
+        object::typed_text(
+            name,
+            &path.field("containerName"),
+            names::label(name),
+            "use lower-case letters, digits and \"-\"",
+            findings,
+        );
+    }
+    for (position, variable) in env.iter().flatten().enumerate() {
+        let path = path.field("env").index(position).field("name");
+        if variable.name.is_empty() || variable.name.contains('=') {
+            findings.refuse(
+                &path,
+                format!("{:?} is no name of a variable", variable.name),
+                "use letters, digits and \"_\"",
+            );
+        } else if variable.name.starts_with(VARIABLE_PREFIX) {
+            let problem = format!(
+                "{:?} begins with {VARIABLE_PREFIX}, which is for the operator",
+                variable.name
+            );
+            findings.refuse(&path, problem, "use another name");
+        }
+    }
+    let volumes = volumes.iter().flatten().map(|volume| volume.name.as_str());
+    refuse_repetitions(volumes, &path.field("volumes"), "name", findings);
+    let mounts = volume_mounts
+        .iter()
+        .flatten()
+        .map(|mount| mount.mount_path.as_str());
+    refuse_repetitions(
+        mounts.clone(),
+        &path.field("volumeMounts"),
+        "mountPath",
+        findings,
+    );
+    for (position, mount) in mounts.enumerate() {
+        check_mount_path(
+            mount,
+            &path
+                .field("volumeMounts")
+                .index(position)
+                .field("mountPath"),
+            findings,
+        );
+    }
+    for (position, secret) in image_pull_secrets.iter().flatten().enumerate() {
+        let path = path.field("imagePullSecrets").index(position).field("name");
+        object::typed_text(
+            &secret.name,
+            &path,
+            names::subdomain(&secret.name),
+            "give the name of a Secret",
+            findings,
+        );
+    }
+}
+
+fn refuse_repetitions<'a>(
+    names: impl Iterator<Item = &'a str>,
+    list: &FieldPath,
+    field: &str,
+    findings: &mut Findings,
+) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for (position, name) in names.enumerate() {
+        match seen.get(name) {
+            Some(first) => {
+                let problem = format!("{name:?} is the {field} of {} already", list.index(*first));
+                findings.refuse(
+                    &list.index(position).field(field),
+                    problem,
+                    "change one of the two",
+                );
+            }
+            None => {
+                seen.insert(name, position);
+            }
+        }
+    }
+}

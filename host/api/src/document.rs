@@ -1,0 +1,194 @@
+//! Reads a resource from a file: the envelope first, then the structure.
+//!
+//! In: any JSON. Out: a [`Distribution`], with a rejection for each thing that is not as the schema
+//! wants it. What cannot be held by a type is left out of the result and its place returned, so that
+//! the checks of meaning can still look at the rest.
+
+use serde_json::{Map, Value};
+
+use crate::crd;
+use crate::field_path::FieldPath;
+use crate::rejection::{Findings, Rejections, choices};
+use crate::structure::{self, found};
+use crate::v1alpha2::Distribution;
+
+/// The group of every kind here.
+pub const GROUP: &str = "llamastack.io";
+/// The kind of the resource.
+pub const KIND: &str = "LlamaStackDistribution";
+/// What a v1alpha1 resource says.
+pub const API_VERSION_V1ALPHA1: &str = "llamastack.io/v1alpha1";
+/// What a v1alpha2 resource says.
+pub const API_VERSION_V1ALPHA2: &str = "llamastack.io/v1alpha2";
+
+impl Distribution {
+    /// Reads a document. Structure only: [`crate::checked::review`] also checks the meaning.
+    pub fn from_value(document: Value) -> Result<Self, Rejections> {
+        let mut findings = Findings::default();
+        let read = read(document, &mut findings);
+        match (Rejections::new(findings.rejections), read) {
+            (None, Some((distribution, _))) => Ok(distribution),
+            (Some(rejections), _) => Err(rejections),
+            (None, None) => Err(unreadable("for no reason that could be found")),
+        }
+    }
+}
+
+/// The resource and the places that were repaired, or nothing when it is another kind of document.
+pub(crate) fn read(
+    document: Value,
+    findings: &mut Findings,
+) -> Option<(Distribution, Vec<FieldPath>)> {
+    let Value::Object(mut document) = document else {
+        let problem = format!("must be an object, not {}", found(&document));
+        findings.refuse(
+            &FieldPath::root(),
+            problem,
+            format!("begin with apiVersion: {API_VERSION_V1ALPHA2} and kind: {KIND}"),
+        );
+        return None;
+    };
+    if !check_envelope(&document, findings) {
+        return None;
+    }
+    let root = FieldPath::root();
+    let known = ["apiVersion", "kind", "metadata", "spec", "status"];
+    let unknown: Vec<String> = document
+        .keys()
+        .filter(|key| !known.contains(&key.as_str()))
+        .cloned()
+        .collect();
+    for key in unknown {
+        findings.refuse(
+            &root.field(&key),
+            "there is no such field",
+            choices(&key, known),
+        );
+        document.remove(&key);
+    }
+    check_metadata(&mut document, findings);
+    let mut repaired = Vec::new();
+    for part in ["spec", "status"] {
+        let schema = &crd::V1ALPHA2_SCHEMA["properties"][part];
+        match document.get_mut(part) {
+            Some(value) => repaired.extend(structure::compare(
+                value,
+                schema,
+                &root.field(part),
+                findings,
+            )),
+            None if part == "spec" => {
+                let fix = "add spec: {distribution: {name: starter}}";
+                findings.refuse(&root.field(part), "is missing", fix);
+                return None;
+            }
+            None => {}
+        }
+    }
+    match serde_json::from_value(Value::Object(document)) {
+        Ok(distribution) => Some((distribution, repaired)),
+        Err(error) => {
+            findings.rejections.extend(unreadable(&error.to_string()));
+            None
+        }
+    }
+}
+
+fn unreadable(reason: &str) -> Rejections {
+    Rejections::from(crate::Rejection {
+        field: FieldPath::root(),
+        problem: format!("cannot be read: {reason}"),
+        fix: "correct the field it names".to_owned(),
+    })
+}
+
+/// Whether this is a resource that can be read at all.
+fn check_envelope(document: &Map<String, Value>, findings: &mut Findings) -> bool {
+    let before = findings.rejections.len();
+    let root = FieldPath::root();
+    let text = |field: &str| {
+        document
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let version = root.field("apiVersion");
+    match text("apiVersion") {
+        API_VERSION_V1ALPHA2 => {}
+        "" => findings.refuse(
+            &version,
+            "is missing",
+            format!("add apiVersion: {API_VERSION_V1ALPHA2}"),
+        ),
+        API_VERSION_V1ALPHA1 => findings.refuse(
+            &version,
+            format!("{API_VERSION_V1ALPHA1:?} is the older version"),
+            "convert the file: llsd convert -f FILE --to v1alpha2",
+        ),
+        other => findings.refuse(
+            &version,
+            format!("{other:?} is not a version of this resource"),
+            format!("write {API_VERSION_V1ALPHA2}"),
+        ),
+    }
+    match text("kind") {
+        KIND => {}
+        "" => findings.refuse(
+            &root.field("kind"),
+            "is missing",
+            format!("add kind: {KIND}"),
+        ),
+        other => findings.refuse(
+            &root.field("kind"),
+            format!("{other:?} is another kind of resource"),
+            format!("write {KIND}"),
+        ),
+    }
+    findings.rejections.len() == before
+}
+
+/// The parts of metadata that users write by hand; the cluster checks the rest.
+fn check_metadata(document: &mut Map<String, Value>, findings: &mut Findings) {
+    let path = FieldPath::root().field("metadata");
+    let metadata = document
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(map) = metadata else {
+        findings.refuse(
+            &path,
+            format!("must be an object, not {}", found(metadata)),
+            "write metadata: {name: my-stack}",
+        );
+        *metadata = Value::Object(Map::new());
+        return;
+    };
+    for field in ["name", "namespace", "generateName"] {
+        if let Some(value) = map.get(field).filter(|value| !value.is_string()) {
+            findings.refuse(
+                &path.field(field),
+                format!("must be a text, not {}", found(value)),
+                format!("put it in quotes: \"{value}\""),
+            );
+            map.remove(field);
+        }
+    }
+    for field in ["labels", "annotations"] {
+        let Some(Value::Object(entries)) = map.get_mut(field) else {
+            continue;
+        };
+        let wrong: Vec<String> = entries
+            .iter()
+            .filter(|(_, value)| !value.is_string())
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in wrong {
+            let value = entries.remove(&key).unwrap_or_default();
+            let problem = format!("must be a text, not {}", found(&value));
+            findings.refuse(
+                &path.field(field).field(&key),
+                problem,
+                format!("put it in quotes: \"{value}\""),
+            );
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! State storage, as sent.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::schema;
+
+/// Where the server keeps its state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StateStorage {
+    /// Key-value state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvStorage>,
+    /// Relational state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<SqlStorage>,
+}
+
+/// Key-value storage: a file on the server's volume, or Redis.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KvStorage {
+    /// sqlite or redis. Absent: sqlite.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<KvKind>,
+    /// Address of the Redis server: redis://host:port or host:port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub endpoint: Option<String>,
+    /// Secret that holds the Redis password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<SecretReference>,
+}
+
+/// Kinds of key-value storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KvKind {
+    /// A file.
+    Sqlite,
+    /// A Redis server.
+    Redis,
+}
+
+/// Relational storage: a file on the server's volume, or PostgreSQL.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SqlStorage {
+    /// sqlite or postgres. Absent: sqlite.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<SqlKind>,
+    /// Secret that holds postgresql://user:password@host:port/database. Excludes the parts below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_string: Option<SecretReference>,
+    /// Host name: a text or a secret reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::typeless")]
+    pub host: Option<Value>,
+    /// Port: a number, a text or a secret reference. Absent: 5432.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::typeless")]
+    pub port: Option<Value>,
+    /// Database: a text or a secret reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::typeless")]
+    pub database: Option<Value>,
+    /// User: a text or a secret reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::typeless")]
+    pub user: Option<Value>,
+    /// Secret that holds the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<SecretReference>,
+}
+
+/// Kinds of relational storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SqlKind {
+    /// A file.
+    Sqlite,
+    /// A PostgreSQL server.
+    Postgres,
+}
+
+/// A key of a Secret in the same namespace: {name, key} or {secretKeyRef: {name, key}}.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretReference {
+    /// Name of the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub name: Option<String>,
+    /// Key within the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: Option<String>,
+    /// The same, one level down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<SecretKey>,
+}
+
+/// A key of a Secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKey {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key within the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
