@@ -1,0 +1,281 @@
+//! Machine code kept between runs.
+//!
+//! Altered machine code is anybody's code, so an entry counts only with a MAC made by our key over
+//! its name and its bytes, checked on what was read into memory. Anything else in the directory
+//! (torn, altered, copied from elsewhere, made by another version) is a miss, and is replaced. All
+//! access goes through one directory handle; no path leads out of it.
+
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, DirBuilder, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+use wasmtime::Engine;
+
+use crate::digest::hex;
+use crate::inspect::World;
+
+/// Changes when the load rules do, so that what passed older rules is looked at again.
+const RULES: &str = "llsd plugin load rules 1";
+
+/// Bytes of a MAC and of the key.
+const MAC: usize = 32;
+
+/// The file that holds the key of a directory of its own.
+const KEY_FILE: &str = "key";
+
+/// How entries end.
+const SUFFIX: &str = ".code";
+
+/// Bytes of all entries together; the oldest leave first.
+const CAPACITY: u64 = 256 << 20;
+
+/// Why there is no cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The directory cannot be used.
+    #[error("could not use {path} as the compile cache; check that it is a directory of yours")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others can write there.
+    #[error(
+        "{path} can be written by others (mode {mode:o}), so its machine code cannot be trusted; run `chmod 700` on it"
+    )]
+    Shared {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The key cannot be read or made.
+    #[error("could not read or make the key of the compile cache; remove the file `key` in it")]
+    Key(#[source] io::Error),
+}
+
+/// A directory of machine code that only we can have written.
+#[derive(Debug)]
+pub struct CompileCache {
+    directory: Dir,
+    key: [u8; MAC],
+}
+
+/// Machine code of a component that passed the load rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) world: World,
+    pub(crate) code: Vec<u8>,
+}
+
+impl CompileCache {
+    /// Takes a directory and a key from elsewhere, for example from a Secret.
+    pub fn new(directory: Dir, key: [u8; MAC]) -> Self {
+        Self { directory, key }
+    }
+
+    /// Opens or makes a directory (mode 0700) with a key of its own (mode 0600) in it.
+    ///
+    /// The key keeps out whoever can write files there but not read them, and accidents; the mode of
+    /// the directory keeps out everybody else.
+    pub fn open(path: &Path) -> Result<Self, CacheError> {
+        let failed = |source| CacheError::Directory {
+            path: path.to_owned(),
+            source,
+        };
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let name = path
+            .file_name()
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        Dir::create_ambient_dir_all(parent, ambient_authority()).map_err(failed)?;
+        let parent = Dir::open_ambient_dir(parent, ambient_authority()).map_err(failed)?;
+        match parent.create_dir_with(name, &private_directory()) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let directory = parent.open_dir(name).map_err(failed)?;
+        let mode = directory.dir_metadata().map_err(failed)?.mode() & 0o777;
+        if mode & 0o022 != 0 {
+            return Err(CacheError::Shared {
+                path: path.to_owned(),
+                mode,
+            });
+        }
+        let key = key(&directory).map_err(CacheError::Key)?;
+        Ok(Self { directory, key })
+    }
+
+    /// The machine code of a component, if we put it there.
+    pub(crate) fn find(&self, engine: &Engine, digest: &str) -> Option<Entry> {
+        let name = entry_name(engine, digest);
+        let mut bytes = Vec::new();
+        let mut file = self.directory.open(&name).ok()?;
+        file.read_to_end(&mut bytes).ok()?;
+        let (tag, body) = bytes.split_at_checked(MAC)?;
+        if self.mac(&name, body).verify_slice(tag).is_err() {
+            tracing::warn!(
+                entry = name,
+                "the compile cache holds an entry that is not ours; compiling again"
+            );
+            return None;
+        }
+        let (world, code) = body.split_first()?;
+        let world = [World::SchemaAdapter, World::ProviderPack]
+            .into_iter()
+            .find(|known| mark(*known) == *world)?;
+        Some(Entry {
+            world,
+            code: code.to_vec(),
+        })
+    }
+
+    /// Puts machine code there, replacing what is in its place.
+    pub(crate) fn keep(&self, engine: &Engine, digest: &str, entry: &Entry) -> io::Result<()> {
+        let name = entry_name(engine, digest);
+        let mut body = Vec::with_capacity(entry.code.len() + 1);
+        body.push(mark(entry.world));
+        body.extend_from_slice(&entry.code);
+        let tag = self.mac(&name, &body).finalize().into_bytes();
+        let draft = draft(&self.directory, &[&tag, &body])?;
+        let moved = self.directory.rename(&draft, &self.directory, &name);
+        if moved.is_err() {
+            let _ = self.directory.remove_file(&draft);
+        }
+        moved.and_then(|()| self.make_room())
+    }
+
+    fn mac(&self, name: &str, body: &[u8]) -> Hmac<Sha256> {
+        // HMAC fills a key up to a block with zeros; a whole block cannot have a wrong length.
+        let mut block = [0; 64];
+        block[..MAC].copy_from_slice(&self.key);
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        // The name says which component the code was made from, so that entries cannot be swapped.
+        mac.update(name.as_bytes());
+        mac.update(&[0]);
+        mac.update(body);
+        mac
+    }
+
+    /// Removes the oldest entries beyond the capacity, and drafts that nobody finished.
+    fn make_room(&self) -> io::Result<()> {
+        let mut entries = Vec::new();
+        for entry in self.directory.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.ends_with(SUFFIX)) {
+                let metadata = entry.metadata()?;
+                entries.push((metadata.mtime(), metadata.len(), name));
+            }
+        }
+        entries.sort();
+        let mut total: u64 = entries.iter().map(|(_, size, _)| size).sum();
+        for (_, size, name) in entries {
+            if total <= CAPACITY {
+                break;
+            }
+            self.directory.remove_file(name)?;
+            total -= size;
+        }
+        Ok(())
+    }
+}
+
+/// The file name of a component's machine code for this engine.
+fn entry_name(engine: &Engine, digest: &str) -> String {
+    let mut hasher = Fingerprint(Sha256::new());
+    RULES.hash(&mut hasher);
+    // Covers wasmtime's version, the target and every setting that machine code depends on.
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    let engine = hex(&hasher.0.finalize()[..16]);
+    format!("{}-{engine}{SUFFIX}", digest.trim_start_matches("sha256:"))
+}
+
+/// Lets `Hash` write into a digest that is the same in every process.
+struct Fingerprint(Sha256);
+
+impl Hasher for Fingerprint {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        // Nobody asks: the whole digest is taken instead.
+        0
+    }
+}
+
+fn mark(world: World) -> u8 {
+    match world {
+        World::SchemaAdapter => b's',
+        World::ProviderPack => b'p',
+    }
+}
+
+/// Reads the key, or makes one.
+///
+/// A new key is written whole before it gets its name, so that two processes that start together
+/// agree on the first one and never read half of it.
+fn key(directory: &Dir) -> io::Result<[u8; MAC]> {
+    if let Some(key) = read_key(directory)? {
+        return Ok(key);
+    }
+    let mut key = [0; MAC];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let draft = draft(directory, &[&key])?;
+    let linked = directory.hard_link(&draft, directory, KEY_FILE);
+    directory.remove_file(&draft)?;
+    match linked {
+        Ok(()) => Ok(key),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            read_key(directory)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn read_key(directory: &Dir) -> io::Result<Option<[u8; MAC]>> {
+    let mut file = match directory.open(KEY_FILE) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.mode() & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "others can read or write it",
+        ));
+    }
+    let mut key = [0; MAC];
+    file.read_exact(&mut key)?;
+    Ok(Some(key))
+}
+
+/// Writes a new file that only we can read, under a name that nobody has.
+fn draft(directory: &Dir, parts: &[&[u8]]) -> io::Result<String> {
+    let mut random = [0; 12];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let name = format!("draft-{}", hex(&random));
+    let mut file = directory.open_with(
+        &name,
+        OpenOptions::new().write(true).create_new(true).mode(0o600),
+    )?;
+    let written = parts.iter().try_for_each(|part| file.write_all(part));
+    if written.is_err() {
+        let _ = directory.remove_file(&name);
+    }
+    written.map(|()| name)
+}
+
+fn private_directory() -> DirBuilder {
+    use cap_std::fs::DirBuilderExt as _;
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}

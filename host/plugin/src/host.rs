@@ -1,0 +1,219 @@
+//! What loads plugins and what they share: the engine, the compile cache, the remembered answers.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use wasmtime::component;
+
+use crate::cache::{CompileCache, Entry};
+use crate::compile::{self, CompileError};
+use crate::digest::sha256;
+use crate::engine;
+use crate::inspect::{self, Inspection};
+use crate::limits::Limits;
+use crate::load::{self, LoadError, chain};
+use crate::plugin::{Component, Observer, Plugin, Shared};
+use crate::results::{Memory, Results};
+
+/// Where a component's bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// They are part of this binary: compiled in this process.
+    BuiltIn,
+    /// They are somebody else's: compiled in a child process under limits.
+    Outside,
+}
+
+/// The program that compiles bytes from outside, as a child process.
+#[derive(Debug, Clone, Default)]
+pub enum Compiler {
+    /// This one. Its `main` calls [`child_main`](crate::child_main) before anything else.
+    #[default]
+    ThisProgram,
+    /// Another one that does.
+    Program(PathBuf),
+}
+
+/// How a [`Host`] is set up.
+#[derive(Default)]
+pub struct HostConfig {
+    /// What plugins are granted unless [`Host::load_within`] says otherwise.
+    pub limits: Limits,
+    /// Who compiles bytes from outside.
+    pub compiler: Compiler,
+    /// Where machine code is kept between runs; absent: nowhere.
+    pub cache: Option<CompileCache>,
+    /// How many answers are remembered.
+    pub memory: Memory,
+    /// Who is told about calls.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+#[error("this machine cannot run WebAssembly: {0}")]
+pub struct HostError(String);
+
+/// Loads plugins. Cheap to clone; all clones share the engine and the caches.
+#[derive(Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    limits: Limits,
+    compiler: Compiler,
+    cache: Option<CompileCache>,
+}
+
+impl Host {
+    /// Sets up the engine and starts its clock.
+    pub fn new(config: HostConfig) -> Result<Self, HostError> {
+        let HostConfig {
+            limits,
+            compiler,
+            cache,
+            memory,
+            observer,
+        } = config;
+        let engine = engine::start().map_err(|error| HostError(chain(&error)))?;
+        let shared = Arc::new(Shared {
+            engine,
+            results: Results::new(memory),
+            observer,
+        });
+        Ok(Self {
+            inner: Arc::new(Inner {
+                shared,
+                limits,
+                compiler,
+                cache,
+            }),
+        })
+    }
+
+    /// Looks at bytes without running them.
+    pub fn inspect(&self, bytes: &[u8]) -> Inspection {
+        inspect::inspect(bytes, &self.inner.limits)
+    }
+
+    /// Loads a plugin under the host's limits. Blocks while it compiles.
+    pub fn load(&self, bytes: &[u8], origin: Origin) -> Result<Plugin, LoadError> {
+        self.load_within(bytes, origin, &self.inner.limits)
+    }
+
+    /// Loads a plugin under limits of its own. Blocks while it compiles.
+    pub fn load_within(
+        &self,
+        bytes: &[u8],
+        origin: Origin,
+        limits: &Limits,
+    ) -> Result<Plugin, LoadError> {
+        let engine = &self.inner.shared.engine;
+        if bytes.len() > limits.component_bytes {
+            return Err(LoadError::TooLarge {
+                size: bytes.len(),
+                granted: limits.component_bytes,
+            });
+        }
+        let digest: Arc<str> = sha256(bytes).into();
+        let (component, world) = match self.recall(&digest) {
+            Some(known) => known,
+            None => self.compile(bytes, &digest, origin, limits)?,
+        };
+        let bound = load::bind(engine, &component, world)?;
+        let description = load::describe(&bound, engine, limits)?;
+        load::check_description(&description, world)?;
+        let loaded = Component {
+            bound,
+            description,
+            digest,
+            world,
+        };
+        Ok(Plugin::new(
+            loaded,
+            limits.clone(),
+            self.inner.shared.clone(),
+        ))
+    }
+
+    /// Machine code from the cache. Only what passed the load rules is ever put there.
+    fn recall(&self, digest: &str) -> Option<(component::Component, inspect::World)> {
+        let Entry { world, code } = self
+            .inner
+            .cache
+            .as_ref()?
+            .find(&self.inner.shared.engine, digest)?;
+        match self.deserialize(&code) {
+            Ok(component) => Some((component, world)),
+            Err(error) => {
+                tracing::warn!(digest, %error, "cached machine code does not fit this engine; compiling again");
+                None
+            }
+        }
+    }
+
+    fn compile(
+        &self,
+        bytes: &[u8],
+        digest: &str,
+        origin: Origin,
+        limits: &Limits,
+    ) -> Result<(component::Component, inspect::World), LoadError> {
+        let inspection = inspect::inspect(bytes, limits);
+        if let Some(problem) = inspection.problems.into_iter().next() {
+            return Err(problem);
+        }
+        let Some(world) = inspection.world else {
+            return Err(LoadError::WrongWorld {
+                found: inspection.exports,
+            });
+        };
+        let code = match origin {
+            Origin::BuiltIn => compile::here(&self.inner.shared.engine, bytes)?,
+            Origin::Outside => compile::in_child(&self.compiler()?, bytes, limits)?,
+        };
+        let component = self
+            .deserialize(&code)
+            .map_err(|error| CompileError::Refused(chain(&error)))?;
+        if let Some(cache) = &self.inner.cache {
+            // Without the cache the next start is slower and nothing else.
+            if let Err(error) =
+                cache.keep(&self.inner.shared.engine, digest, &Entry { world, code })
+            {
+                tracing::warn!(digest, %error, "could not keep machine code in the compile cache");
+            }
+        }
+        Ok((component, world))
+    }
+
+    fn compiler(&self) -> Result<PathBuf, CompileError> {
+        match &self.inner.compiler {
+            Compiler::ThisProgram => std::env::current_exe().map_err(CompileError::Start),
+            Compiler::Program(path) => Ok(path.clone()),
+        }
+    }
+
+    #[allow(
+        unsafe_code,
+        reason = "machine code has to be taken as such somewhere; this is the one place"
+    )]
+    fn deserialize(&self, code: &[u8]) -> wasmtime::Result<component::Component> {
+        // SAFETY: `code` is what this version of wasmtime made of a component, unchanged. It comes
+        // from `compile::here`, or over a pipe from a child process of the program that the caller
+        // configured, or from the compile cache, which returns nothing that does not bear a MAC made
+        // with our key over these very bytes, already in memory. The engine checks version and
+        // settings itself.
+        unsafe { component::Component::deserialize(&self.inner.shared.engine, code) }
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("limits", &self.inner.limits)
+            .finish_non_exhaustive()
+    }
+}

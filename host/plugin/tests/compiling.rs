@@ -1,0 +1,180 @@
+//! Compiling bytes from outside in a child process: it works, it is bounded, and what it bounds is
+//! told apart. This test is its own child, which is why it has a `main`.
+
+mod guests;
+
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use llsd_plugin::{
+    CompileError, Compiler, Host, HostConfig, Limits, LoadError, Origin, child_main,
+};
+
+use guests::{Guest, expand};
+
+const TESTS: [(&str, fn()); 5] = [
+    (
+        "bytes_from_outside_are_compiled_by_a_child_to_the_same_plugin",
+        same_plugin,
+    ),
+    ("a_compile_bomb_runs_out_of_time", out_of_time),
+    ("a_compile_bomb_runs_out_of_memory", out_of_memory),
+    ("a_program_that_cannot_compile_is_named", not_a_compiler),
+    ("a_program_that_does_not_exist_is_named", no_program),
+];
+
+fn main() -> ExitCode {
+    if let Some(code) = child_main() {
+        return code;
+    }
+    let filter = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'))
+        .unwrap_or_default();
+    let mut failed = 0;
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
+        let started = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(test));
+        let word = if result.is_ok() { "ok" } else { "FAILED" };
+        failed += usize::from(result.is_err());
+        report(&format!(
+            "test {name} ... {word} ({:.1?})",
+            started.elapsed()
+        ));
+    }
+    report(&format!("{failed} failed"));
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[allow(
+    clippy::print_stdout,
+    reason = "a test without a harness reports by itself"
+)]
+fn report(line: &str) {
+    println!("{line}");
+}
+
+fn host(limits: Limits, compiler: Compiler) -> Host {
+    Host::new(HostConfig {
+        limits,
+        compiler,
+        ..HostConfig::default()
+    })
+    .unwrap()
+}
+
+fn compile_error(limits: Limits, compiler: Compiler, bytes: &[u8]) -> CompileError {
+    match host(limits, compiler)
+        .load(bytes, Origin::Outside)
+        .unwrap_err()
+    {
+        LoadError::Compile(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+/// A valid adapter of a few hundred kilobytes with one function that the compiler chews on for long:
+/// many values, all alive at once, across many branches.
+fn compile_bomb() -> Vec<u8> {
+    let mut fields = String::from("(func $bomb (param i64) (result i64)\n");
+    let locals = 1_000;
+    for local in 1..locals {
+        writeln!(fields, "(local $v{local} i64)").unwrap();
+    }
+    for step in 0..30_000 {
+        let (to, a, b) = (
+            step % (locals - 1) + 1,
+            (step * 7) % (locals - 1) + 1,
+            (step * 13) % (locals - 1) + 1,
+        );
+        writeln!(
+            fields,
+            "(if (i64.eq (local.get $v{a}) (i64.const {step})) (then (local.set $v{to} (i64.mul (local.get $v{b}) (local.get 0)))))"
+        )
+        .unwrap();
+    }
+    fields.push_str("(local.get $v1))");
+    Guest {
+        fields,
+        ..Guest::default()
+    }
+    .build()
+}
+
+fn same_plugin() {
+    let bytes = Guest::default().build();
+    let host = host(Limits::default(), Compiler::ThisProgram);
+    let outside = host
+        .load(&bytes, Origin::Outside)
+        .unwrap()
+        .call_afresh(&expand("a"))
+        .unwrap();
+    let inside = host
+        .load(&bytes, Origin::BuiltIn)
+        .unwrap()
+        .call_afresh(&expand("a"))
+        .unwrap();
+    assert_eq!((outside.output, outside.fuel), (inside.output, inside.fuel));
+}
+
+fn out_of_time() {
+    let granted = Duration::from_millis(300);
+    let bomb = compile_bomb();
+    let started = Instant::now();
+    let error = compile_error(
+        Limits {
+            compile_time: granted,
+            ..Limits::default()
+        },
+        Compiler::ThisProgram,
+        &bomb,
+    );
+    assert!(
+        matches!(error, CompileError::OutOfTime { granted: g } if g == granted),
+        "{error}"
+    );
+    // Validation comes before, and this machine may be busy: the point is that it ends.
+    assert!(started.elapsed() < Duration::from_secs(60));
+}
+
+fn out_of_memory() {
+    // Enough for the process to start and for an ordinary component, not for the bomb.
+    let granted = 192 << 20;
+    let limits = Limits {
+        compile_memory_bytes: granted,
+        compile_time: Duration::from_secs(600),
+        ..Limits::default()
+    };
+    let good = host(limits.clone(), Compiler::ThisProgram)
+        .load(&Guest::default().build(), Origin::Outside);
+    assert!(good.is_ok(), "{:?}", good.err());
+    let error = compile_error(limits, Compiler::ThisProgram, &compile_bomb());
+    assert!(
+        matches!(error, CompileError::OutOfMemory { granted: g } if g == granted),
+        "{error}"
+    );
+}
+
+fn not_a_compiler() {
+    let error = compile_error(
+        Limits::default(),
+        Compiler::Program("/bin/true".into()),
+        &Guest::default().build(),
+    );
+    assert!(matches!(error, CompileError::NotACompiler), "{error}");
+}
+
+fn no_program() {
+    let error = compile_error(
+        Limits::default(),
+        Compiler::Program("/nowhere".into()),
+        &Guest::default().build(),
+    );
+    assert!(matches!(error, CompileError::Start(_)), "{error}");
+}

@@ -1,0 +1,319 @@
+//! The load rules, each broken by a real component.
+
+use llsd_plugin::{Form, Limits, LoadError, Origin, World, inspect};
+use llsd_render::adapter::Adapter as _;
+use serde_json::json;
+
+use crate::guests::{Guest, description, host, wit};
+
+fn refuse(bytes: &[u8]) -> LoadError {
+    host(Limits::default())
+        .load(bytes, Origin::BuiltIn)
+        .unwrap_err()
+}
+
+fn imports(text: &str) -> Vec<String> {
+    let bytes = wat::parse_str(text).unwrap();
+    let listed = inspect(&bytes, &Limits::default()).imports;
+    match refuse(&bytes) {
+        LoadError::Imports(refused) => assert_eq!(refused, listed),
+        other => assert!(listed.is_empty(), "{other}"),
+    }
+    listed
+}
+
+#[test]
+fn both_worlds_load_and_have_no_imports() {
+    for (name, world) in [
+        ("schema-adapter", World::SchemaAdapter),
+        ("provider-pack", World::ProviderPack),
+    ] {
+        let bytes = Guest {
+            world: name,
+            ..Guest::default()
+        }
+        .build();
+        let inspection = inspect(&bytes, &Limits::default());
+        assert!(
+            inspection.problems.is_empty() && inspection.imports.is_empty(),
+            "{inspection:?}"
+        );
+        assert_eq!(
+            (inspection.world, inspection.contract.as_deref()),
+            (Some(world), Some("1.0.0"))
+        );
+        let plugin = host(Limits::default())
+            .load(&bytes, Origin::BuiltIn)
+            .unwrap();
+        assert_eq!(
+            (plugin.world(), plugin.digest()),
+            (world, inspection.digest.as_str())
+        );
+        assert_eq!(plugin.description().name, "guest");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_component_are_named_for_what_they_are() {
+    assert!(matches!(refuse(b""), LoadError::NotWasm));
+    assert!(matches!(refuse(b"#!/bin/sh"), LoadError::NotWasm));
+    let module = wat::parse_str("(module)").unwrap();
+    assert!(matches!(refuse(&module), LoadError::CoreModule));
+    let component = Guest::default().build();
+    assert!(matches!(
+        refuse(&component[..component.len() / 2]),
+        LoadError::Malformed(_)
+    ));
+}
+
+#[test]
+fn precompiled_bytes_are_refused_wherever_they_come_from() {
+    let engine = wasmtime::Engine::default();
+    let code = engine
+        .precompile_component(&Guest::default().build())
+        .unwrap();
+    assert_eq!(inspect(&code, &Limits::default()).form, Form::Precompiled);
+    assert!(matches!(refuse(&code), LoadError::Precompiled));
+}
+
+#[test]
+fn a_component_larger_than_granted_is_refused_unread() {
+    let limits = Limits {
+        component_bytes: 100,
+        ..Limits::default()
+    };
+    let error = host(limits)
+        .load(&Guest::default().build(), Origin::BuiltIn)
+        .unwrap_err();
+    assert!(
+        matches!(error, LoadError::TooLarge { granted: 100, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_import_of_wasi_is_refused_by_name() {
+    let found = imports(
+        r#"(component
+            (import "wasi:cli/environment@0.2.6" (instance
+                (export "get-environment" (func (result (list (tuple string string))))))))"#,
+    );
+    assert_eq!(found, ["wasi:cli/environment@0.2.6#get-environment"]);
+}
+
+#[test]
+fn an_import_deep_inside_instance_types_is_found() {
+    let found = imports(
+        r#"(component
+            (import "harmless" (instance
+                (export "inner" (instance
+                    (export "read" (func (result string))))))))"#,
+    );
+    assert_eq!(found, ["harmless#inner#read"]);
+}
+
+#[test]
+fn imports_of_modules_components_and_resources_are_refused() {
+    let found = imports(
+        r#"(component
+            (import "code" (core module))
+            (import "part" (component))
+            (import "file" (type (sub resource))))"#,
+    );
+    assert_eq!(
+        found,
+        ["code (module)", "part (component)", "file (resource)"]
+    );
+}
+
+#[test]
+fn an_import_that_only_names_types_is_tolerated() {
+    let text = r#"(component
+        (import "llamastack:config-adapter/types@1.0.0" (instance
+            (type $severity (enum "warning" "error"))
+            (export "severity" (type (eq $severity))))))"#;
+    assert!(imports(text).is_empty());
+    let inspection = inspect(&wat::parse_str(text).unwrap(), &Limits::default());
+    assert_eq!(
+        inspection.type_imports,
+        ["llamastack:config-adapter/types@1.0.0"]
+    );
+}
+
+#[test]
+fn an_import_hidden_in_an_inner_component_is_found() {
+    let found = imports(
+        r#"(component
+            (component $outer
+                (component $inner
+                    (import "wasi:clocks/wall-clock@0.2.6" (instance (export "now" (func (result u64))))))
+                (export "inner" (component $inner)))
+            (instance (instantiate $outer)))"#,
+    );
+    assert_eq!(
+        found,
+        ["wasi:clocks/wall-clock@0.2.6#now (in the inner component 1, inner component 1)"]
+    );
+}
+
+#[test]
+fn an_import_hidden_in_an_inner_module_is_found() {
+    let found = imports(
+        r#"(component (core module $m (import "wasi_snapshot_preview1" "fd_write" (func))))"#,
+    );
+    assert_eq!(
+        found,
+        [r#""wasi_snapshot_preview1" "fd_write" (in the inner module 1)"#]
+    );
+}
+
+#[test]
+fn inner_imports_that_are_answered_inside_are_no_imports() {
+    // A composed component: one part brings what the other imports, also by way of an outer alias.
+    let found = imports(
+        r#"(component
+            (core module $clock (func (export "now") (result i64) i64.const 0))
+            (component $virtual
+                (alias outer 1 $clock (core module $clock))
+                (core instance $clock (instantiate $clock))
+                (func (export "now") (result u64) (canon lift (core func $clock "now"))))
+            (component $guest
+                (import "wasi:clocks/wall-clock@0.2.6" (instance (export "now" (func (result u64))))))
+            (instance $virtual (instantiate $virtual))
+            (instance (instantiate $guest (with "wasi:clocks/wall-clock@0.2.6" (instance $virtual)))))"#,
+    );
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn forbidden_features_are_refused_by_name() {
+    for (module, word) in [
+        ("(memory 1 1 shared)", "threads"),
+        ("(memory i64 1)", "memory64"),
+        (
+            "(func (param v128 v128) (result v128) (i8x16.relaxed_swizzle (local.get 0) (local.get 1)))",
+            "relaxed",
+        ),
+        ("(type (struct))", "gc"),
+        ("(tag)", "exceptions"),
+    ] {
+        let bytes = wat::parse_str(format!("(component (core module {module}))")).unwrap();
+        let error = refuse(&bytes);
+        let LoadError::Feature(why) = &error else {
+            panic!("{module}: {error}")
+        };
+        assert!(why.to_lowercase().contains(word), "{module}: {why}");
+    }
+}
+
+#[test]
+fn a_component_of_another_world_is_refused_with_what_it_exports() {
+    let bytes = wat::parse_str(
+        r#"(component
+            (core module $m (func (export "run")))
+            (core instance $i (instantiate $m))
+            (func $run (canon lift (core func $i "run")))
+            (instance $run (export "run" (func $run)))
+            (export "wasi:cli/run@0.2.6" (instance $run)))"#,
+    )
+    .unwrap();
+    let LoadError::WrongWorld { found } = refuse(&bytes) else {
+        panic!()
+    };
+    assert_eq!(found, ["wasi:cli/run@0.2.6"]);
+}
+
+#[test]
+fn another_major_version_of_the_contract_is_refused_by_number() {
+    let bytes = wat::parse_str(
+        r#"(component (instance $none) (export "llamastack:config-adapter/identity@2.0.0" (instance $none)))"#,
+    )
+    .unwrap();
+    let LoadError::WrongContract { found } = refuse(&bytes) else {
+        panic!()
+    };
+    assert_eq!(found, "2.0.0");
+}
+
+#[test]
+fn a_widened_record_is_found_before_the_first_call() {
+    let widened = wit().replace(
+        "        json: string,\n",
+        "        json: string,\n        extra: string,\n",
+    );
+    assert_ne!(widened, wit());
+    // A document argument is six words instead of four.
+    let guest = Guest {
+        wit: widened,
+        document: "i32 i32 i32 i32 i32 i32",
+        ..Guest::default()
+    };
+    let bytes = guest.build();
+    assert_eq!(
+        inspect(&bytes, &Limits::default()).world,
+        Some(World::SchemaAdapter)
+    );
+    let error = refuse(&bytes);
+    assert!(matches!(error, LoadError::Incompatible(_)), "{error}");
+}
+
+#[test]
+fn a_newer_minor_version_with_one_more_function_loads() {
+    let newer = wit().replace("@1.0.0", "@1.1.0").replace(
+        "    describe: func() -> document;",
+        "    describe: func() -> document;\n    licence: func() -> u32;",
+    );
+    let guest = Guest {
+        wit: newer,
+        version: "1.1.0",
+        fields: r#"(func (export "llamastack:config-adapter/identity@1.1.0#licence") (result i32) i32.const 1)"#.into(),
+        ..Guest::default()
+    };
+    let plugin = host(Limits::default())
+        .load(&guest.build(), Origin::BuiltIn)
+        .unwrap();
+    assert_eq!(plugin.world(), World::SchemaAdapter);
+}
+
+#[test]
+fn a_description_that_cannot_be_used_is_refused_with_the_reason() {
+    let with = |key: &str, value: serde_json::Value| {
+        let mut description = description();
+        description[key] = value;
+        refuse(
+            &Guest {
+                description: description.to_string().into_bytes(),
+                ..Guest::default()
+            }
+            .build(),
+        )
+        .to_string()
+    };
+    let schema = &description()["schemas"][0];
+    for (message, expected) in [
+        (with("name", json!("two words")), "two words"),
+        (with("name", json!("")), "has the name \"\""),
+        (with("version", json!("\u{1b}[31m")), "has the version"),
+        (with("schemas", json!([])), "names no schema"),
+        (
+            with("schemas", json!([schema, schema])),
+            "\"test/1.0\" twice",
+        ),
+        (with("apis", json!({ "other/1": [] })), "\"other/1\""),
+        (with("shapes", json!([])), "base/v1"),
+        (with("schemas", json!("x")), "description/v1"),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_guest_that_traps_when_it_describes_itself_is_not_loaded() {
+    let guest = Guest {
+        fields: "(func $start unreachable) (start $start)".into(),
+        ..Guest::default()
+    };
+    let error = refuse(&guest.build());
+    assert!(matches!(error, LoadError::Describe(_)), "{error}");
+    assert_eq!(error.reason(), "DescribeFailed");
+}
