@@ -154,7 +154,10 @@ mod tests {
 
     fn verbs(lines: &[String]) -> Vec<String> {
         let requests = requests_of("operator", &lines.join("\n")).unwrap();
-        requests.into_iter().map(|r| format!("{} {}", r.verb, r.code)).collect()
+        requests
+            .into_iter()
+            .map(|r| format!("{} {}", r.verb, r.code))
+            .collect()
     }
 
     #[test]

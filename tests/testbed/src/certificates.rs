@@ -73,16 +73,25 @@ impl Authority {
     }
 
     fn sign(&self, mut params: CertificateParams) -> Result<Identity> {
-        params.key_usages =
-            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
     }
 
     fn from_parts(certificate: String, key: KeyPair) -> Result<Self> {
         let text = key.serialize_pem();
-        Ok(Self { certificate, key: text, issuer: Issuer::new(Self::params(), key) })
+        Ok(Self {
+            certificate,
+            key: text,
+            issuer: Issuer::new(Self::params(), key),
+        })
     }
 
     fn params() -> CertificateParams {

@@ -26,13 +26,20 @@ pub(crate) async fn create_node(admin: &Client) -> Result<()> {
         },
         "status": {"allocatable": room, "capacity": room},
     }))?;
-    Api::<Node>::all(admin.clone()).create(&PostParams::default(), &node).await?;
+    Api::<Node>::all(admin.clone())
+        .create(&PostParams::default(), &node)
+        .await?;
     Ok(())
 }
 
 pub(crate) fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|s| s.conditions.iter().flatten());
-    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|s| s.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 /// One line for each request of anyone but the control plane itself.
@@ -51,7 +58,10 @@ pub(crate) fn audit_policy() -> serde_json::Value {
 }
 
 pub(crate) fn etcd_arguments(port: u16, peer_port: u16) -> Vec<String> {
-    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    let (client, peer) = (
+        format!("http://127.0.0.1:{port}"),
+        format!("http://127.0.0.1:{peer_port}"),
+    );
     vec![
         "--data-dir=etcd".into(),
         format!("--listen-client-urls={client}"),

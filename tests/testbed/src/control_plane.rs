@@ -117,8 +117,12 @@ impl ControlPlane {
         create_private_folder(folder)?;
         let folder = fs::canonicalize(folder)?;
         let binary = |tool: Tool| {
-            let wanted = Tool::of_control_plane(release).iter().position(|t| *t == tool);
-            wanted.and_then(|i| binaries.get(i)).with_context(|| format!("{tool} is missing"))
+            let wanted = Tool::of_control_plane(release)
+                .iter()
+                .position(|t| *t == tool);
+            wanted
+                .and_then(|i| binaries.get(i))
+                .with_context(|| format!("{tool} is missing"))
         };
         let ports = free_ports(3)?;
         let [api_port, etcd_port, peer_port] = [ports[0], ports[1], ports[2]];
@@ -126,7 +130,10 @@ impl ControlPlane {
 
         write_certificates(&folder)?;
         users::create_built_in(&folder, &server)?;
-        fs::write(folder.join("audit-policy.json"), components::audit_policy().to_string())?;
+        fs::write(
+            folder.join("audit-policy.json"),
+            components::audit_policy().to_string(),
+        )?;
 
         let mut plane = Self {
             state: State {
@@ -138,24 +145,49 @@ impl ControlPlane {
                 folder: folder.clone(),
             },
             daemons: Vec::new(),
-            watchdog: Some(Watchdog::start((!keeps_data()).then_some(folder.as_path()))?),
+            watchdog: Some(Watchdog::start(
+                (!keeps_data()).then_some(folder.as_path()),
+            )?),
         };
 
-        plane.run(binary(Tool::Etcd)?, "etcd", &components::etcd_arguments(etcd_port, peer_port))?;
+        plane.run(
+            binary(Tool::Etcd)?,
+            "etcd",
+            &components::etcd_arguments(etcd_port, peer_port),
+        )?;
         let api_server = binary(Tool::KubeApiserver(release))?;
-        plane.run(api_server, "kube-apiserver", &components::api_server_arguments(api_port, etcd_port))?;
+        plane.run(
+            api_server,
+            "kube-apiserver",
+            &components::api_server_arguments(api_port, etcd_port),
+        )?;
         let admin = plane.until_ready().await?;
 
         if release == Release::Newest {
             let manager = binary(Tool::KubeControllerManager)?;
-            plane.run(manager, users::CONTROLLER_MANAGER, &components::controller_manager_arguments())?;
-            plane.run(binary(Tool::KubeScheduler)?, users::SCHEDULER, &components::scheduler_arguments())?;
+            plane.run(
+                manager,
+                users::CONTROLLER_MANAGER,
+                &components::controller_manager_arguments(),
+            )?;
+            plane.run(
+                binary(Tool::KubeScheduler)?,
+                users::SCHEDULER,
+                &components::scheduler_arguments(),
+            )?;
             components::create_node(&admin).await?;
-            plane.run(binary(Tool::Kwok)?, users::KWOK, &components::kwok_arguments())?;
+            plane.run(
+                binary(Tool::Kwok)?,
+                users::KWOK,
+                &components::kwok_arguments(),
+            )?;
             plane.until_controllers_work(&admin).await?;
         }
 
-        fs::write(State::file(&folder), serde_json::to_string_pretty(&plane.state)?)?;
+        fs::write(
+            State::file(&folder),
+            serde_json::to_string_pretty(&plane.state)?,
+        )?;
         Ok(plane)
     }
 
@@ -175,7 +207,9 @@ impl ControlPlane {
         let deadline = Instant::now() + START_DEADLINE;
         loop {
             let request = axum::http::Request::get("/readyz").body(Vec::new())?;
-            let Err(error) = client.request_text(request).await else { return Ok(client) };
+            let Err(error) = client.request_text(request).await else {
+                return Ok(client);
+            };
             for daemon in &mut self.daemons {
                 daemon.check_alive()?;
             }
@@ -192,9 +226,14 @@ impl ControlPlane {
         let nodes = Api::<Node>::all(admin.clone());
         let accounts = Api::<ServiceAccount>::namespaced(admin.clone(), "default");
         let works = async {
-            eventually(&nodes, components::NODE, START_DEADLINE, "ready", |node| node.is_some_and(components::is_ready))
-                .await?;
-            eventually(&accounts, "default", START_DEADLINE, "made", |a| a.is_some()).await
+            eventually(&nodes, components::NODE, START_DEADLINE, "ready", |node| {
+                node.is_some_and(components::is_ready)
+            })
+            .await?;
+            eventually(&accounts, "default", START_DEADLINE, "made", |a| {
+                a.is_some()
+            })
+            .await
         };
         let outcome = works.await;
         for daemon in &mut self.daemons {
@@ -231,7 +270,12 @@ fn write_certificates(folder: &Path) -> Result<()> {
     let authority = Authority::generate()?;
     authority.save(folder)?;
     // 10.0.0.1 is the address of the service `kubernetes`.
-    let names = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
+    let names = [
+        "127.0.0.1",
+        "localhost",
+        "10.0.0.1",
+        "kubernetes.default.svc",
+    ];
     let server = authority.server(&names)?;
     fs::write(folder.join("server.crt"), server.certificate)?;
     fs::write(folder.join("server.key"), server.key)?;
@@ -243,7 +287,9 @@ fn write_certificates(folder: &Path) -> Result<()> {
 
 /// The version of the binary, which is not ours when it comes from `KUBEBUILDER_ASSETS`.
 fn version_of(release: Release, api_server: &Path) -> Result<String> {
-    let output = std::process::Command::new(api_server).arg("--version").output()?;
+    let output = std::process::Command::new(api_server)
+        .arg("--version")
+        .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     match text.trim().strip_prefix("Kubernetes ") {
         Some(version) => Ok(version.to_owned()),
@@ -253,10 +299,13 @@ fn version_of(release: Release, api_server: &Path) -> Result<String> {
 
 fn free_ports(count: usize) -> Result<Vec<u16>> {
     // Held together, so that they differ.
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;
-    let ports: BTreeSet<u16> =
-        listeners.iter().map(|l| Ok(l.local_addr()?.port())).collect::<Result<_>>()?;
+    let listeners: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<std::io::Result<_>>()?;
+    let ports: BTreeSet<u16> = listeners
+        .iter()
+        .map(|l| Ok(l.local_addr()?.port()))
+        .collect::<Result<_>>()?;
     Ok(ports.into_iter().collect())
 }
 
@@ -275,7 +324,11 @@ pub(crate) fn keeps_data() -> bool {
 }
 
 fn discard_folder(folder: &Path) -> Result<()> {
-    if keeps_data() { Ok(()) } else { remove_folder(folder) }
+    if keeps_data() {
+        Ok(())
+    } else {
+        remove_folder(folder)
+    }
 }
 
 fn remove_folder(folder: &Path) -> Result<()> {

@@ -35,8 +35,14 @@ pub struct Finished {
 impl Invocation {
     pub(crate) fn new(program: &Path) -> Self {
         let mut command = Command::new(program);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        Self { command, input: Vec::new() }
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        Self {
+            command,
+            input: Vec::new(),
+        }
     }
 
     /// Adds arguments.
@@ -102,7 +108,12 @@ impl Finished {
         if self.code == Some(0) {
             return Ok(self.stdout);
         }
-        let Self { command, code, stdout, stderr } = self;
+        let Self {
+            command,
+            code,
+            stdout,
+            stderr,
+        } = self;
         let code = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
         bail!("`{command}` ended with {code}\n{stdout}{stderr}")
     }
@@ -112,13 +123,22 @@ impl Finished {
         if self.code != Some(0) {
             return Ok(self.stderr);
         }
-        bail!("`{}` was expected to fail but printed\n{}", self.command, self.stdout)
+        bail!(
+            "`{}` was expected to fail but printed\n{}",
+            self.command,
+            self.stdout
+        )
     }
 }
 
 fn show(command: &Command) -> String {
     let command = command.as_std();
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
-    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+    words
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -78,7 +78,12 @@ impl Choice {
             return Ok(None);
         }
         let testbed = Testbed::connect(&file)?;
-        let answers = testbed.client("admin").await?.apiserver_version().await.is_ok();
+        let answers = testbed
+            .client("admin")
+            .await?
+            .apiserver_version()
+            .await
+            .is_ok();
         Ok(answers.then(|| testbed.state().clone()))
     }
 }
@@ -97,7 +102,11 @@ async fn main() -> Result<ExitCode> {
 fn build() -> Result<ExitCode> {
     let binaries = toolchain::ensure_built(&toolchain::cache_dir()?, &Tool::ALL)?;
     for (tool, path) in Tool::ALL.into_iter().zip(binaries) {
-        let suffix = if tool == Tool::KubeApiserver(Release::Oldest) { "-oldest" } else { "" };
+        let suffix = if tool == Tool::KubeApiserver(Release::Oldest) {
+            "-oldest"
+        } else {
+            ""
+        };
         print_line(&format!("{tool}{suffix}={}", path.display()));
     }
     Ok(ExitCode::SUCCESS)
@@ -112,7 +121,9 @@ async fn up(choice: Choice) -> Result<ExitCode> {
             if let Ok(old) = State::load(&State::file(&folder)) {
                 old.stop()?;
             }
-            ControlPlane::start(choice.release(), &folder).await?.release()
+            ControlPlane::start(choice.release(), &folder)
+                .await?
+                .release()
         }
     };
     print_variables(choice, &state);
@@ -150,13 +161,19 @@ async fn run(choices: &[Choice], command: &[String]) -> Result<ExitCode> {
         child.env(choice.variable(), State::file(&testbed.state().folder));
         testbeds.push(testbed);
     }
-    let status = child.status().with_context(|| format!("cannot run {program}"))?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    let status = child
+        .status()
+        .with_context(|| format!("cannot run {program}"))?;
+    let code = status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1);
     Ok(ExitCode::from(code))
 }
 
 fn print_variables(choice: Choice, state: &State) {
-    let export = |name: &str, path: &Path| print_line(&format!("export {name}='{}'", path.display()));
+    let export =
+        |name: &str, path: &Path| print_line(&format!("export {name}='{}'", path.display()));
     export(choice.variable(), &State::file(&state.folder));
     if choice == Choice::Newest {
         export("KUBECONFIG", &state.folder.join("admin.kubeconfig"));

@@ -36,10 +36,15 @@ impl Namespace {
         if testbed.state().has_controllers {
             // Pods are refused until their service account is there.
             let accounts = Api::<core::ServiceAccount>::namespaced(admin, &name);
-            eventually(&accounts, "default", Duration::from_secs(60), "made", |a| a.is_some())
-                .await?;
+            eventually(&accounts, "default", Duration::from_secs(60), "made", |a| {
+                a.is_some()
+            })
+            .await?;
         }
-        Ok(Self { name, kubeconfig: testbed.kubeconfig("admin")? })
+        Ok(Self {
+            name,
+            kubeconfig: testbed.kubeconfig("admin")?,
+        })
     }
 
     /// Its name.
@@ -65,9 +70,12 @@ impl Drop for Namespace {
         // and a runtime of its own.
         let (name, kubeconfig) = (self.name.clone(), self.kubeconfig.clone());
         let request = std::thread::spawn(move || -> Result<()> {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(async {
-                let api = Api::<core::Namespace>::all(crate::control_plane::client(&kubeconfig).await?);
+                let api =
+                    Api::<core::Namespace>::all(crate::control_plane::client(&kubeconfig).await?);
                 api.delete(&name, &DeleteParams::background()).await?;
                 Ok(())
             })

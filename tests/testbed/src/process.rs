@@ -75,8 +75,16 @@ impl Daemon {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot run {}", program.display()))?;
-        let running = Running { name: name.to_owned(), pid: child.id(), program: program.to_owned() };
-        Ok(Self { running, log, child: Some(child) })
+        let running = Running {
+            name: name.to_owned(),
+            pid: child.id(),
+            program: program.to_owned(),
+        };
+        Ok(Self {
+            running,
+            log,
+            child: Some(child),
+        })
     }
 
     pub(crate) fn running(&self) -> &Running {
@@ -85,12 +93,19 @@ impl Daemon {
 
     /// Fails with the end of the log when the program has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        let Some(child) = &mut self.child else { return Ok(()) };
-        let Some(status) = child.try_wait()? else { return Ok(()) };
+        let Some(child) = &mut self.child else {
+            return Ok(());
+        };
+        let Some(status) = child.try_wait()? else {
+            return Ok(());
+        };
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
-        bail!("{} ended with {status}; its log ends with:\n{tail}", self.running.name)
+        bail!(
+            "{} ended with {status}; its log ends with:\n{tail}",
+            self.running.name
+        )
     }
 
     /// Lets the program outlive this process.
@@ -141,7 +156,11 @@ for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
     }
 
     pub(crate) fn watch(&mut self, daemon: &Daemon) -> Result<()> {
-        let pipe = self.shell.stdin.as_mut().context("the watchdog has no pipe")?;
+        let pipe = self
+            .shell
+            .stdin
+            .as_mut()
+            .context("the watchdog has no pipe")?;
         writeln!(pipe, "{}", daemon.running.pid).context("the watchdog has ended")
     }
 
@@ -159,7 +178,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn sleeper(folder: &Path) -> Daemon {
-        Daemon::start("sleeper", Path::new("/bin/sleep"), &["600".to_owned()], folder).unwrap()
+        Daemon::start(
+            "sleeper",
+            Path::new("/bin/sleep"),
+            &["600".to_owned()],
+            folder,
+        )
+        .unwrap()
     }
 
     fn ends(running: &Running) -> bool {
@@ -198,7 +223,10 @@ mod tests {
     fn a_process_that_runs_another_program_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let mut daemon = sleeper(folder.path());
-        let impostor = Running { program: "/bin/sh".into(), ..daemon.running().clone() };
+        let impostor = Running {
+            program: "/bin/sh".into(),
+            ..daemon.running().clone()
+        };
         impostor.kill().unwrap();
         daemon.check_alive().unwrap();
     }
@@ -224,9 +252,13 @@ mod tests {
     fn a_program_that_ended_is_reported_with_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["-c".to_owned(), "echo no such flag; exit 3".to_owned()];
-        let mut daemon = Daemon::start("sh", Path::new("/bin/sh"), &arguments, folder.path()).unwrap();
+        let mut daemon =
+            Daemon::start("sh", Path::new("/bin/sh"), &arguments, folder.path()).unwrap();
         let _ = daemon.child.as_mut().unwrap().wait();
         let message = daemon.check_alive().unwrap_err().to_string();
-        assert!(message.contains("exit status: 3") && message.contains("no such flag"), "{message}");
+        assert!(
+            message.contains("exit status: 3") && message.contains("no such flag"),
+            "{message}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::certificates::Authority;
+use crate::certificates::{Authority, Identity};
 use crate::invocation::Invocation;
 use crate::process::{Daemon, Watchdog};
 use crate::token_service::TokenService;
@@ -99,16 +99,29 @@ impl Registry {
         let built = tokio::task::spawn_blocking(move || {
             toolchain::ensure_built(&cache, &[Tool::Registry, Tool::Crane])
         });
-        let [program, crane] =
-            <[PathBuf; 2]>::try_from(built.await??).ok().context("the registry was not built")?;
-        let folder = tempfile::Builder::new().prefix("llsd-registry-").tempdir()?;
+        let [program, crane] = <[PathBuf; 2]>::try_from(built.await??)
+            .ok()
+            .context("the registry was not built")?;
+        let folder = tempfile::Builder::new()
+            .prefix("llsd-registry-")
+            .tempdir()?;
+        let identity = options
+            .tls
+            .then(|| write_certificates(folder.path()))
+            .transpose()?;
         let tokens = match &options.access {
-            Access::Token { user, password, anonymous_pull } => {
-                Some(TokenService::start(user, password, *anonymous_pull).await?)
+            Access::Token {
+                user,
+                password,
+                anonymous_pull,
+            } => {
+                let service =
+                    TokenService::start(user, password, *anonymous_pull, identity.as_ref());
+                Some(service.await?)
             }
             _ => None,
         };
-        write_files(folder.path(), options, tokens.as_ref())?;
+        write_config(folder.path(), options, tokens.as_ref())?;
 
         let mut registry = Self {
             daemon: None,
@@ -169,7 +182,10 @@ impl Registry {
         until("the registry's log", Duration::from_secs(10), || async {
             let requests = self.logged_requests()?;
             let is_answered = |r: &RegistryRequest| r.uri.starts_with(&marker) && r.status == 404;
-            ensure!(requests.iter().any(is_answered), "{marker} is not in the log");
+            ensure!(
+                requests.iter().any(is_answered),
+                "{marker} is not in the log"
+            );
             Ok(())
         })
         .await?;
@@ -203,7 +219,9 @@ impl Registry {
         let host = until("the registry", START_DEADLINE, || {
             let found = daemon.check_alive().and_then(|()| {
                 let log = fs::read_to_string(&log)?;
-                let line = log.get(log_before..).and_then(|new| new.split_once("listening on "));
+                let line = log
+                    .get(log_before..)
+                    .and_then(|new| new.split_once("listening on "));
                 let (_, rest) = line.context("it does not listen yet")?;
                 let end = rest.find(['"', ',']).context("its log is incomplete")?;
                 Ok(rest[..end].to_owned())
@@ -249,7 +267,20 @@ fn without_fences(requests: Vec<RegistryRequest>) -> Vec<RegistryRequest> {
     others
 }
 
-fn write_files(folder: &Path, options: &RegistryOptions, tokens: Option<&TokenService>) -> Result<()> {
+fn write_certificates(folder: &Path) -> Result<Identity> {
+    let authority = Authority::generate()?;
+    authority.save(folder)?;
+    let identity = authority.server(&["127.0.0.1", "localhost"])?;
+    fs::write(folder.join("server.crt"), &identity.certificate)?;
+    fs::write(folder.join("server.key"), &identity.key)?;
+    Ok(identity)
+}
+
+fn write_config(
+    folder: &Path,
+    options: &RegistryOptions,
+    tokens: Option<&TokenService>,
+) -> Result<()> {
     let mut config = json!({
         "version": "0.1",
         "log": {"level": "info", "formatter": "json", "accesslog": {"disabled": false}},
@@ -260,17 +291,13 @@ fn write_files(folder: &Path, options: &RegistryOptions, tokens: Option<&TokenSe
         "http": {"secret": "the same after a restart"},
     });
     if options.tls {
-        let authority = Authority::generate()?;
-        authority.save(folder)?;
-        let server = authority.server(&["127.0.0.1", "localhost"])?;
-        fs::write(folder.join("server.crt"), server.certificate)?;
-        fs::write(folder.join("server.key"), server.key)?;
         config["http"]["tls"] = json!({"certificate": "server.crt", "key": "server.key"});
     }
     match (&options.access, tokens) {
         (Access::Basic { user, password }, _) => {
             // The lowest cost there is: the password is not worth more.
-            let hash = bcrypt::hash_with_result(password, 4)?.format_for_version(bcrypt::Version::TwoY);
+            let hash =
+                bcrypt::hash_with_result(password, 4)?.format_for_version(bcrypt::Version::TwoY);
             fs::write(folder.join("htpasswd"), format!("{user}:{hash}\n"))?;
             config["auth"] = json!({"htpasswd": {"realm": "testbed", "path": "htpasswd"}});
         }
@@ -292,7 +319,10 @@ fn write_docker_config(folder: &Path, host: &str, credentials: Option<(&str, &st
         }
     };
     fs::create_dir_all(folder)?;
-    fs::write(folder.join("config.json"), json!({"auths": auths}).to_string())?;
+    fs::write(
+        folder.join("config.json"),
+        json!({"auths": auths}).to_string(),
+    )?;
     Ok(())
 }
 
@@ -321,8 +351,14 @@ mod tests {
         let line = r#"127.0.0.1 - - [15/Nov/2026:04:00:00 +0000] "HEAD /v2/a/manifests/v1 HTTP/1.1" 404 12 "" "crane/0.22""#;
         let request = parse_access_line(line).unwrap();
         assert_eq!((request.method.as_str(), request.status), ("HEAD", 404));
-        assert_eq!((request.uri.as_str(), request.user_agent.as_str()), ("/v2/a/manifests/v1", "crane/0.22"));
-        assert_eq!(parse_access_line(r#"{"level":"info","msg":"listening on \"x\" 200 "}"#), None);
+        assert_eq!(
+            (request.uri.as_str(), request.user_agent.as_str()),
+            ("/v2/a/manifests/v1", "crane/0.22")
+        );
+        assert_eq!(
+            parse_access_line(r#"{"level":"info","msg":"listening on \"x\" 200 "}"#),
+            None
+        );
     }
     #[test]
     fn a_fence_and_its_ping_are_not_counted() {
@@ -338,6 +374,12 @@ mod tests {
             request("/v2/fence-0/tags/list?n=1000", "crane"),
             request("/v2/a/manifests/v1", "llsd"),
         ]);
-        assert_eq!(counted, [request("/v2/", "llsd"), request("/v2/a/manifests/v1", "llsd")]);
+        assert_eq!(
+            counted,
+            [
+                request("/v2/", "llsd"),
+                request("/v2/a/manifests/v1", "llsd")
+            ]
+        );
     }
 }

@@ -32,7 +32,9 @@ impl Testbed {
     /// and that ends with the process.
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<Testbed> = OnceCell::const_new();
-        SHARED.get_or_try_init(|| Self::connect_or_start("LLSD_TESTBED", Release::Newest)).await
+        SHARED
+            .get_or_try_init(|| Self::connect_or_start("LLSD_TESTBED", Release::Newest))
+            .await
     }
 
     /// The API server of the oldest release that all tests of a run share: no controllers, so
@@ -41,7 +43,9 @@ impl Testbed {
     /// It is the one whose state file `LLSD_TESTBED_OLDEST` names, otherwise one of this process.
     pub async fn shared_oldest() -> Result<&'static Self> {
         static SHARED: OnceCell<Testbed> = OnceCell::const_new();
-        SHARED.get_or_try_init(|| Self::connect_or_start("LLSD_TESTBED_OLDEST", Release::Oldest)).await
+        SHARED
+            .get_or_try_init(|| Self::connect_or_start("LLSD_TESTBED_OLDEST", Release::Oldest))
+            .await
     }
 
     /// Starts a control plane for the caller alone; it ends when dropped.
@@ -51,15 +55,24 @@ impl Testbed {
             .disable_cleanup(true)
             .tempdir()?;
         if keeps_data() {
-            crate::toolchain::say(&format!("data and logs stay in {}", folder.path().display()));
+            crate::toolchain::say(&format!(
+                "data and logs stay in {}",
+                folder.path().display()
+            ));
         }
         let plane = ControlPlane::start(release, folder.path()).await?;
-        Ok(Self { state: plane.state().clone(), _owned: Some(plane) })
+        Ok(Self {
+            state: plane.state().clone(),
+            _owned: Some(plane),
+        })
     }
 
     /// Connects to a control plane by its state file.
     pub fn connect(state_file: &Path) -> Result<Self> {
-        Ok(Self { state: State::load(state_file)?, _owned: None })
+        Ok(Self {
+            state: State::load(state_file)?,
+            _owned: None,
+        })
     }
 
     /// Address, version and folder.

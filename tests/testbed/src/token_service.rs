@@ -12,11 +12,14 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
 use axum::{Json, Router};
+use axum_server::tls_rustls::RustlsConfig;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD as BASE64_URL};
 use rcgen::{KeyPair, PKCS_ED25519, SigningKey as _};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use crate::certificates::Identity;
 
 const SERVICE: &str = "testbed-registry";
 const ISSUER: &str = "testbed-tokens";
@@ -27,7 +30,7 @@ const KEY_ID: &str = "testbed-key";
 pub(crate) struct TokenService {
     address: String,
     rules: Arc<Rules>,
-    task: JoinHandle<()>,
+    task: JoinHandle<std::io::Result<()>>,
 }
 
 #[derive(Debug)]
@@ -40,21 +43,49 @@ struct Rules {
 }
 
 impl TokenService {
-    pub(crate) async fn start(user: &str, password: &str, anonymous_pull: bool) -> Result<Self> {
+    /// With an identity it serves HTTPS, as clients demand when the registry does.
+    pub(crate) async fn start(
+        user: &str,
+        password: &str,
+        anonymous_pull: bool,
+        identity: Option<&Identity>,
+    ) -> Result<Self> {
         let rules = Arc::new(Rules {
             key: KeyPair::generate_for(&PKCS_ED25519)?,
             authorization: format!("Basic {}", BASE64.encode(format!("{user}:{password}"))),
             anonymous_pull,
             issued: AtomicU64::new(0),
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let address = format!("http://{}/token", listener.local_addr()?);
-        let router = Router::new().route("/token", get(give_token)).with_state(Arc::clone(&rules));
-        let task = tokio::spawn(async move {
-            // It only ends with an error when the socket is gone, and then so is the test.
-            let _ = axum::serve(listener, router).await;
-        });
-        Ok(Self { address, rules, task })
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let scheme = if identity.is_some() { "https" } else { "http" };
+        // Clients refuse a service whose address is a loopback literal; a name is fine.
+        let address = format!(
+            "{scheme}://localhost:{}/token",
+            listener.local_addr()?.port()
+        );
+        let router = Router::new()
+            .route("/token", get(give_token))
+            .with_state(Arc::clone(&rules))
+            .into_make_service();
+        let task = match identity {
+            None => {
+                let server = axum_server::from_tcp(listener)?;
+                tokio::spawn(server.serve(router))
+            }
+            Some(Identity { certificate, key }) => {
+                // An error means that a provider is installed already.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let (certificate, key) = (certificate.clone(), key.clone());
+                let tls = RustlsConfig::from_pem(certificate.into(), key.into()).await?;
+                tokio::spawn(axum_server::from_tcp_rustls(listener, tls)?.serve(router))
+            }
+        };
+        Ok(Self {
+            address,
+            rules,
+            task,
+        })
     }
 
     /// The public key, for the registry to check tokens with.
@@ -92,19 +123,26 @@ async fn give_token(
         _ => return Err(StatusCode::UNAUTHORIZED),
     };
     let scopes = query.iter().filter(|(name, _)| name == "scope");
-    let access = scopes.flat_map(|(_, value)| value.split(' ')).filter_map(|s| grant(s, is_known));
+    let access = scopes
+        .flat_map(|(_, value)| value.split(' '))
+        .filter_map(|s| grant(s, is_known));
     let token = rules
         .sign(&json!(access.collect::<Vec<_>>()))
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     rules.issued.fetch_add(1, Ordering::Relaxed);
-    Ok(Json(json!({"token": token, "access_token": token, "expires_in": 300})))
+    Ok(Json(
+        json!({"token": token, "access_token": token, "expires_in": 300}),
+    ))
 }
 
 /// What `repository:name:pull,push` grants: everything to who is known, pulling to everyone else.
 fn grant(scope: &str, is_known: bool) -> Option<Value> {
     let (kind, rest) = scope.split_once(':')?;
     let (name, actions) = rest.rsplit_once(':')?;
-    let actions: Vec<&str> = actions.split(',').filter(|a| is_known || *a == "pull").collect();
+    let actions: Vec<&str> = actions
+        .split(',')
+        .filter(|a| is_known || *a == "pull")
+        .collect();
     Some(json!({"type": kind, "name": name, "actions": actions}))
 }
 
@@ -135,7 +173,10 @@ mod tests {
             grant("repository:team/app:pull,push", false).unwrap(),
             json!({"type": "repository", "name": "team/app", "actions": ["pull"]})
         );
-        assert_eq!(grant("repository:a:pull,push", true).unwrap()["actions"], json!(["pull", "push"]));
+        assert_eq!(
+            grant("repository:a:pull,push", true).unwrap()["actions"],
+            json!(["pull", "push"])
+        );
         assert_eq!(grant("nonsense", true), None);
     }
 }

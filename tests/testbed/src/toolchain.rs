@@ -63,7 +63,11 @@ impl Tool {
                 Self::Kubectl,
                 Self::Kwok,
             ],
-            Release::Oldest => &[Self::KubeApiserver(Release::Oldest), Self::Etcd, Self::Kubectl],
+            Release::Oldest => &[
+                Self::KubeApiserver(Release::Oldest),
+                Self::Etcd,
+                Self::Kubectl,
+            ],
         }
     }
 
@@ -133,7 +137,11 @@ impl fmt::Display for Tool {
 
 /// Where everything is cached: `$LLSD_CACHE`, `$XDG_CACHE_HOME/llsd` or `~/.cache/llsd`.
 pub fn cache_dir() -> Result<PathBuf> {
-    let given = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let given = |name: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     given("LLSD_CACHE")
         .or_else(|| given("XDG_CACHE_HOME").map(|dir| dir.join("llsd")))
         .or_else(|| given("HOME").map(|dir| dir.join(".cache/llsd")))
@@ -146,7 +154,11 @@ pub fn version(tool: Tool) -> Result<String> {
     let text = read(&file)?;
     let name = tool.versioned_by();
     text.lines()
-        .filter_map(|line| line.trim_start().trim_start_matches("require ").strip_prefix(name))
+        .filter_map(|line| {
+            line.trim_start()
+                .trim_start_matches("require ")
+                .strip_prefix(name)
+        })
         .find_map(|rest| rest.strip_prefix(' ')?.split_whitespace().next())
         .map(str::to_owned)
         .with_context(|| format!("{} does not require {name}", file.display()))
@@ -187,7 +199,9 @@ pub fn ensure_built(cache: &Path, tools: &[Tool]) -> Result<Vec<PathBuf>> {
 
 /// The binary of one tool, built if necessary.
 pub fn ensure_one(cache: &Path, tool: Tool) -> Result<PathBuf> {
-    ensure_built(cache, &[tool])?.pop().context("no tool was asked for")
+    ensure_built(cache, &[tool])?
+        .pop()
+        .context("no tool was asked for")
 }
 
 fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
@@ -203,7 +217,10 @@ fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
     }
 
     let version = version(tool)?;
-    say(&format!("building {tool} {version} ({position}), {}", tool.usual_build()));
+    say(&format!(
+        "building {tool} {version} ({position}), {}",
+        tool.usual_build()
+    ));
     let started = Instant::now();
     let log_path = folder.join(format!("{tool}.log"));
     let log = File::create(&log_path)?;
@@ -213,7 +230,13 @@ fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "")
         .env("GOWORK", "off")
-        .args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags"])
+        .args([
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags",
+        ])
         .arg(linker_flags(tool, &version))
         .arg("-o")
         .arg(&unfinished)
@@ -233,7 +256,10 @@ fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(200));
         if started.elapsed() > next_sign_of_life {
-            say(&format!("still building {tool} ({} min)", started.elapsed().as_secs() / 60));
+            say(&format!(
+                "still building {tool} ({} min)",
+                started.elapsed().as_secs() / 60
+            ));
             next_sign_of_life += Duration::from_secs(60);
         }
     };
@@ -245,7 +271,10 @@ fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
     }
     fs::rename(&unfinished, &binary)?;
     fs::remove_file(&log_path)?;
-    say(&format!("built {tool} {version} in {} s", started.elapsed().as_secs()));
+    say(&format!(
+        "built {tool} {version} in {} s",
+        started.elapsed().as_secs()
+    ));
     Ok(())
 }
 
@@ -255,7 +284,11 @@ fn linker_flags(tool: Tool, version: &str) -> String {
     if tool.versioned_by() == "k8s.io/kubernetes" {
         let mut parts = version.trim_start_matches('v').split('.');
         let (major, minor) = (parts.next().unwrap_or("1"), parts.next().unwrap_or("0"));
-        for (name, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+        for (name, value) in [
+            ("gitVersion", version),
+            ("gitMajor", major),
+            ("gitMinor", minor),
+        ] {
             flags.push_str(&format!(" -X k8s.io/component-base/version.{name}={value}"));
         }
     }
@@ -269,17 +302,30 @@ fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     files.sort();
-    ensure!(files.iter().any(|f| f.ends_with("go.sum")), "the Go module {module} has no go.sum");
+    ensure!(
+        files.iter().any(|f| f.ends_with("go.sum")),
+        "the Go module {module} has no go.sum"
+    );
     let mut hash = Sha256::new();
     for file in &files {
         hash.update(read(file)?.as_bytes());
     }
-    let digest: String = hash.finalize().iter().take(6).map(|b| format!("{b:02x}")).collect();
-    Ok(cache.join("testbed").join(format!("{module}-{digest}")).join(tool.name()))
+    let digest: String = hash
+        .finalize()
+        .iter()
+        .take(6)
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    Ok(cache
+        .join("testbed")
+        .join(format!("{module}-{digest}"))
+        .join(tool.name()))
 }
 
 fn module_dir(tool: Tool) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("go").join(tool.module())
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("go")
+        .join(tool.module())
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -300,7 +346,10 @@ mod tests {
     fn every_tool_has_a_version_that_its_module_pins() {
         for tool in Tool::ALL {
             let version = version(tool).unwrap();
-            assert!(version.starts_with('v') && version.split('.').count() == 3, "{tool} {version}");
+            assert!(
+                version.starts_with('v') && version.split('.').count() == 3,
+                "{tool} {version}"
+            );
         }
     }
 
@@ -328,9 +377,18 @@ mod tests {
     #[test]
     fn tools_of_one_module_share_a_folder_and_others_do_not() {
         let cache = Path::new("/cache");
-        let folder = |tool| built_path(cache, tool).unwrap().parent().unwrap().to_owned();
+        let folder = |tool| {
+            built_path(cache, tool)
+                .unwrap()
+                .parent()
+                .unwrap()
+                .to_owned()
+        };
         assert_eq!(folder(Tool::Etcd), folder(Tool::Kubectl));
-        assert_ne!(folder(Tool::Etcd), folder(Tool::KubeApiserver(Release::Oldest)));
+        assert_ne!(
+            folder(Tool::Etcd),
+            folder(Tool::KubeApiserver(Release::Oldest))
+        );
         assert!(folder(Tool::Etcd).starts_with("/cache/testbed"));
     }
 }

@@ -19,7 +19,11 @@ const MASTERS: &str = "system:masters";
 const BUILT_IN: [(&str, &str, Option<&str>); 5] = [
     ("admin", "admin", Some(MASTERS)),
     ("operator", "operator", None),
-    (CONTROLLER_MANAGER, "system:kube-controller-manager", Some(MASTERS)),
+    (
+        CONTROLLER_MANAGER,
+        "system:kube-controller-manager",
+        Some(MASTERS),
+    ),
     (SCHEDULER, "system:kube-scheduler", None),
     (KWOK, "kwok", Some(MASTERS)),
 ];
@@ -30,7 +34,12 @@ pub(crate) const KWOK: &str = "kwok";
 
 /// The users whose requests are the control plane's own and not worth an audit line.
 pub(crate) fn components() -> [&'static str; 4] {
-    ["system:kube-controller-manager", "system:kube-scheduler", "kwok", "system:apiserver"]
+    [
+        "system:kube-controller-manager",
+        "system:kube-scheduler",
+        "kwok",
+        "system:apiserver",
+    ]
 }
 
 /// Writes the kubeconfig files of the built-in users.
@@ -53,12 +62,7 @@ pub(crate) fn kubeconfig(folder: &Path, user: &str) -> Result<PathBuf> {
 }
 
 /// The kubeconfig of a user, who is made if new. The group of an existing user stays as it was.
-pub(crate) fn add(
-    folder: &Path,
-    server: &str,
-    user: &str,
-    group: Option<&str>,
-) -> Result<PathBuf> {
+pub(crate) fn add(folder: &Path, server: &str, user: &str, group: Option<&str>) -> Result<PathBuf> {
     let file = kubeconfig_path(folder, user);
     if !file.is_file() {
         write_kubeconfig(folder, &Authority::load(folder)?, server, user, user, group)?;
@@ -97,6 +101,8 @@ fn write_kubeconfig(
     let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
     unfinished.write_all(serde_json::to_string_pretty(&config)?.as_bytes())?;
     let path = kubeconfig_path(folder, file);
-    unfinished.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    unfinished
+        .persist(&path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }

@@ -23,7 +23,13 @@ pub async fn eventually<K>(
     condition: impl Fn(Option<&K>) -> bool,
 ) -> Result<Option<K>>
 where
-    K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
+    K: Resource<DynamicType: Default>
+        + Clone
+        + DeserializeOwned
+        + Serialize
+        + Debug
+        + Send
+        + 'static,
 {
     let mut last = None;
     let mut trouble = None;
@@ -84,13 +90,16 @@ where
     };
     match (tokio::time::timeout(deadline, ask).await, last) {
         (Ok(answer), _) => Ok(answer),
-        (Err(_), Some(error)) => Err(error).with_context(|| format!("{what}: not within {deadline:?}")),
+        (Err(_), Some(error)) => {
+            Err(error).with_context(|| format!("{what}: not within {deadline:?}"))
+        }
         (Err(_), None) => bail!("{what}: no answer within {deadline:?}"),
     }
 }
 
 fn is_refused(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) =
+        error
     else {
         return false;
     };

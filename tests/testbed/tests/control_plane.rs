@@ -1,5 +1,4 @@
 //! The control plane is real: it admits, schedules, denies and keeps a log.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -15,9 +14,18 @@ const DEADLINE: Duration = Duration::from_secs(60);
 async fn the_newest_api_server_answers_kubectl_with_its_version() {
     let testbed = Testbed::shared().await.unwrap();
     let kubectl = testbed.kubectl("admin").unwrap();
-    let output = kubectl.args(["version", "--output=json"]).run().await.unwrap().success().unwrap();
+    let output = kubectl
+        .args(["version", "--output=json"])
+        .run()
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
     let versions: serde_json::Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(versions["serverVersion"]["gitVersion"], testbed.state().version);
+    assert_eq!(
+        versions["serverVersion"]["gitVersion"],
+        testbed.state().version
+    );
 }
 
 #[tokio::test]
@@ -25,11 +33,15 @@ async fn the_oldest_api_server_is_1_33_and_stores_objects() {
     let testbed = Testbed::shared_oldest().await.unwrap();
     let client = testbed.client("admin").await.unwrap();
     let version = client.apiserver_version().await.unwrap();
-    assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "33"));
+    assert_eq!(
+        (version.major.as_str(), version.minor.as_str()),
+        ("1", "33")
+    );
 
     let namespace = testbed.namespace("oldest").await.unwrap();
     let maps = namespace.api::<ConfigMap>(&client);
-    let map = serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).unwrap();
+    let map =
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
     let stored = maps.get("a").await.unwrap();
     assert_eq!(stored.data.unwrap()["k"], "v");
@@ -53,11 +65,17 @@ async fn a_deployment_becomes_available_on_the_simulated_node() {
         },
     }))
     .unwrap();
-    deployments.create(&PostParams::default(), &deployment).await.unwrap();
+    deployments
+        .create(&PostParams::default(), &deployment)
+        .await
+        .unwrap();
     let is_available = |d: Option<&Deployment>| {
-        d.and_then(|d| d.status.as_ref()).is_some_and(|s| s.available_replicas == Some(2))
+        d.and_then(|d| d.status.as_ref())
+            .is_some_and(|s| s.available_replicas == Some(2))
     };
-    eventually(&deployments, "server", DEADLINE, "available", is_available).await.unwrap();
+    eventually(&deployments, "server", DEADLINE, "available", is_available)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -68,7 +86,10 @@ async fn the_audit_log_counts_the_requests_of_one_user() {
     testbed.add_user(&user, Some("system:masters")).unwrap();
     let client = testbed.client(&user).await.unwrap();
     let admin = testbed.client("admin").await.unwrap();
-    let (own, others) = (namespace.api::<ConfigMap>(&client), namespace.api::<ConfigMap>(&admin));
+    let (own, others) = (
+        namespace.api::<ConfigMap>(&client),
+        namespace.api::<ConfigMap>(&admin),
+    );
 
     own.list(&ListParams::default()).await.unwrap();
     let mark = testbed.audit().mark().unwrap();
@@ -79,8 +100,17 @@ async fn the_audit_log_counts_the_requests_of_one_user() {
     assert!(own.get_opt("b").await.unwrap().is_none());
 
     let requests = testbed.audit().requests(&user, mark).unwrap();
-    let seen: Vec<_> =
-        requests.iter().map(|r| (r.verb.as_str(), r.resource.as_str(), r.name.as_str(), r.code)).collect();
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|r| {
+            (
+                r.verb.as_str(),
+                r.resource.as_str(),
+                r.name.as_str(),
+                r.code,
+            )
+        })
+        .collect();
     assert_eq!(
         seen,
         [
@@ -99,8 +129,17 @@ async fn a_user_without_a_role_is_denied() {
     let user = format!("stranger-{}", namespace.name());
     testbed.add_user(&user, None).unwrap();
     let kubectl = testbed.kubectl(&user).unwrap().namespace(namespace.name());
-    let refusal = kubectl.args(["get", "configmaps"]).run().await.unwrap().failure().unwrap();
-    assert!(refusal.contains(&format!("User \"{user}\" cannot list resource")), "{refusal}");
+    let refusal = kubectl
+        .args(["get", "configmaps"])
+        .run()
+        .await
+        .unwrap()
+        .failure()
+        .unwrap();
+    assert!(
+        refusal.contains(&format!("User \"{user}\" cannot list resource")),
+        "{refusal}"
+    );
 }
 
 #[tokio::test]
@@ -110,8 +149,13 @@ async fn waiting_in_vain_ends_with_what_was_seen() {
     let client = testbed.client("admin").await.unwrap();
     let maps = namespace.api::<ConfigMap>(&client);
     let short = Duration::from_millis(200);
-    let error = eventually(&maps, "a", short, "there", |map| map.is_some()).await.unwrap_err();
-    assert_eq!(error.to_string(), "configmap \"a\" is not there after 200ms; it does not exist");
+    let error = eventually(&maps, "a", short, "there", |map| map.is_some())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "configmap \"a\" is not there after 200ms; it does not exist"
+    );
 }
 
 #[tokio::test]
@@ -122,5 +166,7 @@ async fn a_dropped_namespace_is_deleted() {
     let namespaces = Api::<KubeNamespace>::all(testbed.client("admin").await.unwrap());
     assert!(namespaces.get_opt(&name).await.unwrap().is_some());
     drop(namespace);
-    eventually(&namespaces, &name, DEADLINE, "gone", |n| n.is_none()).await.unwrap();
+    eventually(&namespaces, &name, DEADLINE, "gone", |n| n.is_none())
+        .await
+        .unwrap();
 }
