@@ -1,1 +1,444 @@
+//! Plugins, pushed and pulled and signed, by us and by others.
 
+use std::path::PathBuf;
+
+use llsd_registry::signature::{Level, PublicKey, Verification};
+use llsd_registry::{
+    Cause, Denied, Description, Digest, Keyring, Policy, Reference, Registry, Rule, Stage, Verdict,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::layout::Layout;
+use crate::support::proxy::{Proxy, answer};
+use crate::support::{Options, RegistryServer, cache_folder, chain, settings_for};
+
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 not much of a component";
+
+fn description() -> Description {
+    Description {
+        title: "adapter.wasm".to_owned(),
+        exports: vec!["llamastack:config-adapter/identity@1.0.0".to_owned()],
+        annotations: [(
+            "org.opencontainers.image.version".to_owned(),
+            "1.0.0".to_owned(),
+        )]
+        .into(),
+        ..Description::default()
+    }
+}
+
+fn allowing(server: &RegistryServer, verification: Verification) -> Policy {
+    Policy {
+        rules: vec![Rule::new(server.address.clone(), verification)],
+    }
+}
+
+async fn pushed(server: &RegistryServer, registry: &Registry, rest: &str) -> Reference {
+    let target = server.reference(rest);
+    let keyring = server.keyring();
+    let pushed = registry
+        .push_plugin(&target, COMPONENT, &description(), &keyring)
+        .await;
+    pushed.unwrap().reference
+}
+
+#[tokio::test]
+async fn what_is_pushed_is_pulled_by_us_and_read_by_crane_and_always_has_the_same_digest() {
+    let server = RegistryServer::start(Options {
+        tls: true,
+        basic_auth: true,
+        ..Options::default()
+    });
+    let registry = Registry::new(server.settings()).unwrap();
+    let target = server.reference("acme/adapter:1.0.0");
+    let keyring = server.keyring();
+    let first = registry
+        .push_plugin(&target, COMPONENT, &description(), &keyring)
+        .await
+        .unwrap();
+    let second = registry
+        .push_plugin(&target, COMPONENT, &description(), &keyring)
+        .await
+        .unwrap();
+    assert_eq!(first, second);
+    assert_eq!(first.layer_digest, Digest::of(COMPONENT));
+
+    let policy = allowing(&server, Verification::skip());
+    for reference in [&target, &first.reference] {
+        let pulled = registry
+            .pull_plugin(reference, &keyring, &policy)
+            .await
+            .unwrap();
+        assert_eq!(pulled.bytes, COMPONENT);
+        assert_eq!(pulled.layer_digest, first.layer_digest);
+        assert_eq!(pulled.manifest_digest, first.manifest_digest);
+        assert_eq!(
+            pulled.annotations["org.opencontainers.image.version"],
+            "1.0.0"
+        );
+        assert_eq!(pulled.verdict, Verdict::Skipped);
+    }
+    let digest = server.crane(&["digest", &target.to_string()]);
+    assert_eq!(
+        String::from_utf8(digest).unwrap().trim(),
+        first.manifest_digest.to_string()
+    );
+    let layer = target.at(&first.layer_digest).to_string();
+    assert_eq!(server.crane(&["blob", &layer]), COMPONENT);
+    let manifest: Value =
+        serde_json::from_slice(&server.crane(&["manifest", &target.to_string()])).unwrap();
+    assert_eq!(manifest["layers"][0]["mediaType"], "application/wasm");
+}
+
+/// What another client of the same layout writes: other dates, other annotations, same layer.
+fn push_with_crane(server: &RegistryServer, rest: &str, layers: &[&[u8]]) -> Reference {
+    let layout = Layout::new();
+    let config = json!({"created": "2026-01-01T00:00:00Z", "author": "them", "architecture": "wasm",
+        "os": "wasip2", "layerDigests": layers.iter().map(|l| Digest::of(l)).collect::<Vec<_>>(),
+        "component": {"exports": [], "imports": [], "target": null}});
+    let config = layout.json("application/vnd.wasm.config.v0+json", &config);
+    let layers: Vec<_> = layers
+        .iter()
+        .map(|l| layout.blob("application/wasm", l))
+        .collect();
+    let kind = "application/vnd.oci.image.manifest.v1+json";
+    let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers,
+        "annotations": {"org.opencontainers.image.authors": "them"}});
+    let manifest = layout.json(kind, &manifest);
+    layout.push(server, &manifest, rest)
+}
+
+#[tokio::test]
+async fn what_another_client_pushed_has_the_same_identity() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let theirs = push_with_crane(&server, "them/adapter:1", &[COMPONENT]);
+    let ours = pushed(&server, &registry, "us/adapter:1").await;
+    let policy = allowing(&server, Verification::skip());
+    let theirs = registry
+        .pull_plugin(&theirs, &Keyring::empty(), &policy)
+        .await
+        .unwrap();
+    let ours = registry
+        .pull_plugin(&ours, &Keyring::empty(), &policy)
+        .await
+        .unwrap();
+    assert_eq!(theirs.layer_digest, ours.layer_digest);
+    assert_ne!(theirs.manifest_digest, ours.manifest_digest);
+
+    let two = push_with_crane(&server, "them/two:1", &[COMPONENT, b"extra"]);
+    let error = registry
+        .pull_plugin(&two, &Keyring::empty(), &policy)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.stage, error.reason()),
+        (Stage::Inspect, "Incompatible")
+    );
+    assert!(chain(&error).contains("2 layers"), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn what_no_rule_allows_is_not_even_asked_for() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let reference = pushed(&server, &registry, "acme/adapter:1").await;
+    let before = server.requests().await.len();
+    let none = Policy::default();
+    let error = registry
+        .pull_plugin(&reference, &Keyring::empty(), &none)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.stage, error.reason()),
+        (Stage::Admit, "PolicyDenied")
+    );
+    assert_eq!(server.requests().await.len(), before);
+
+    let mut small = allowing(&server, Verification::skip());
+    small.rules[0].max_bytes = 10;
+    let error = registry
+        .pull_plugin(&reference, &Keyring::empty(), &small)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "TooLarge");
+    assert!(matches!(
+        error.cause,
+        Cause::Denied(Denied::TooLarge { limit: 10, .. })
+    ));
+    let asked = server.requests().await;
+    assert!(
+        !asked
+            .iter()
+            .any(|r| r.starts_with("GET") && r.contains("/blobs/")),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn each_step_fails_under_its_own_name() {
+    let server = RegistryServer::start(Options {
+        basic_auth: true,
+        ..Options::default()
+    });
+    let registry = Registry::new(server.settings()).unwrap();
+    let pinned = pushed(&server, &registry, "acme/adapter:1").await;
+    let policy = allowing(&server, Verification::skip());
+    let missing = server.reference("acme/adapter:2");
+    let error = registry
+        .pull_plugin(&missing, &server.keyring(), &policy)
+        .await
+        .unwrap_err();
+    assert_eq!((error.stage, error.reason()), (Stage::Resolve, "NotFound"));
+    let error = registry
+        .pull_plugin(&pinned, &Keyring::empty(), &policy)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.stage, error.reason()),
+        (Stage::Authenticate, "AuthFailed")
+    );
+    for (stage, reason) in [
+        (Stage::Inspect, "Incompatible"),
+        (Stage::Compile, "CompileFailed"),
+        (Stage::DryInstantiate, "SelfTestFailed"),
+    ] {
+        let error = llsd_registry::PullError::rejected(&pinned, stage, "it imports wasi");
+        assert_eq!(error.reason(), reason);
+        assert_eq!(
+            chain(&error),
+            format!("plugin {pinned}: {stage} failed: it imports wasi")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_altered_manifest_or_layer_is_noticed_and_not_kept() {
+    let server = RegistryServer::plain();
+    let direct = Registry::new(server.settings()).unwrap();
+    let pinned = pushed(&server, &direct, "acme/adapter:1").await;
+    let proxy = Proxy::before(&server.address).await;
+    let (cache, dir) = cache_folder();
+    let mut settings = settings_for(&proxy.address);
+    settings.cache_dir = Some(dir);
+    let registry = Registry::new(settings).unwrap();
+    let reference: Reference = format!(
+        "{}/acme/adapter@{}",
+        proxy.address,
+        pinned.digest().unwrap()
+    )
+    .parse()
+    .unwrap();
+    let policy = Policy {
+        rules: vec![Rule::new(proxy.address.clone(), Verification::skip())],
+    };
+    let keyring = Keyring::empty();
+
+    let manifest = server.crane(&["manifest", &pinned.to_string()]);
+    let altered = String::from_utf8(manifest)
+        .unwrap()
+        .replace("1.0.0", "6.6.6");
+    proxy.fault(
+        "GET",
+        "/manifests/",
+        1,
+        answer("200 OK", &[], altered.as_bytes()),
+    );
+    let error = registry
+        .pull_plugin(&reference, &keyring, &policy)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.stage, error.reason()),
+        (Stage::Fetch, "DigestMismatch")
+    );
+
+    let mut layer = COMPONENT.to_vec();
+    layer[9] ^= 1;
+    let path = format!("/blobs/{}", Digest::of(COMPONENT));
+    proxy.fault("GET", &path, 1, answer("200 OK", &[], &layer));
+    let error = registry
+        .pull_plugin(&reference, &keyring, &policy)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.stage, error.reason()),
+        (Stage::Fetch, "DigestMismatch")
+    );
+    let component = cache.path().join("blobs").join(Digest::of(COMPONENT).hex());
+    assert!(!component.exists());
+
+    assert_eq!(
+        registry
+            .pull_plugin(&reference, &keyring, &policy)
+            .await
+            .unwrap()
+            .bytes,
+        COMPONENT
+    );
+    assert!(component.exists());
+}
+
+/// A signer with cosign's own keys.
+struct Signer {
+    folder: TempDir,
+}
+
+impl Signer {
+    fn new(server: &RegistryServer) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        server.cosign(folder.path(), &["generate-key-pair"]);
+        Self { folder }
+    }
+
+    fn key(&self) -> PublicKey {
+        let pem = std::fs::read_to_string(self.folder.path().join("cosign.pub")).unwrap();
+        PublicKey::from_pem(&pem).unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn sign(&self, server: &RegistryServer, reference: &Reference, bundle: bool) {
+        let key = self.path("cosign.key").display().to_string();
+        let form = format!("--new-bundle-format={bundle}");
+        server.cosign(
+            self.folder.path(),
+            &[
+                "sign",
+                "--key",
+                &key,
+                "--tlog-upload=false",
+                "--use-signing-config=false",
+                "--allow-http-registry",
+                "-y",
+                &form,
+                &reference.to_string(),
+            ],
+        );
+    }
+}
+
+#[tokio::test]
+async fn signatures_of_the_real_cosign_verify_in_both_forms_and_no_others_do() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let (alice, bob) = (Signer::new(&server), Signer::new(&server));
+    let keyring = Keyring::empty();
+    let pull = async |reference: &Reference, verification: Verification| {
+        registry
+            .pull_plugin(reference, &keyring, &allowing(&server, verification))
+            .await
+    };
+    let by = |signers: &[&Signer]| Verification::enforce(signers.iter().map(|s| s.key()).collect());
+
+    for bundle in [false, true] {
+        let reference = pushed(&server, &registry, &format!("signed/{bundle}:1")).await;
+        let error = pull(&reference, by(&[&alice])).await.unwrap_err();
+        assert_eq!(
+            (error.stage, error.reason()),
+            (Stage::Verify, "SignatureInvalid")
+        );
+        assert!(chain(&error).contains("is not signed"), "{}", chain(&error));
+
+        alice.sign(&server, &reference, bundle);
+        let pulled = pull(&reference, by(&[&alice])).await.unwrap();
+        let signers = [alice.key().fingerprint()].into();
+        assert_eq!(pulled.verdict, Verdict::Signed(signers));
+
+        let error = pull(&reference, by(&[&bob])).await.unwrap_err();
+        assert!(
+            chain(&error).contains("by no trusted key"),
+            "{}",
+            chain(&error)
+        );
+
+        // Both keys, when two are wanted.
+        let two = Verification {
+            threshold: 2,
+            ..by(&[&alice, &bob])
+        };
+        assert!(pull(&reference, two.clone()).await.is_err());
+        bob.sign(&server, &reference, bundle);
+        assert!(
+            matches!(pull(&reference, two).await.unwrap().verdict, Verdict::Signed(s) if s.len() == 2)
+        );
+        let same_key_twice = Verification {
+            threshold: 2,
+            ..by(&[&alice, &alice])
+        };
+        assert!(pull(&reference, same_key_twice).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn the_signature_of_another_artifact_does_not_count_under_this_ones_name() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let alice = Signer::new(&server);
+    let signed = pushed(&server, &registry, "signed/one:1").await;
+    alice.sign(&server, &signed, false);
+    alice.sign(&server, &signed, true);
+    let target = server.reference("signed/one:2");
+    let (what, keyring) = (description(), Keyring::empty());
+    let other = registry
+        .push_plugin(&target, b"\0asm other", &what, &keyring)
+        .await;
+    let other = other.unwrap().reference;
+    let hex = |reference: &Reference| reference.digest().unwrap().hex().to_owned();
+    for suffix in ["", ".sig"] {
+        let from = server.reference(&format!("signed/one:sha256-{}{suffix}", hex(&signed)));
+        server.crane(&[
+            "tag",
+            &from.to_string(),
+            &format!("sha256-{}{suffix}", hex(&other)),
+        ]);
+    }
+    let policy = allowing(&server, Verification::enforce(vec![alice.key()]));
+    assert!(
+        registry
+            .pull_plugin(&signed, &Keyring::empty(), &policy)
+            .await
+            .is_ok()
+    );
+    let error = registry
+        .pull_plugin(&other, &Keyring::empty(), &policy)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "SignatureInvalid");
+    let told = chain(&error);
+    let replayed = format!("was made for {}", signed.digest().unwrap());
+    assert_eq!(told.matches(&replayed).count(), 2, "{told}");
+
+    // Audit uses it all the same and says why it should not.
+    let audit = Verification {
+        level: Level::Audit,
+        ..Verification::enforce(vec![alice.key()])
+    };
+    let pulled = registry
+        .pull_plugin(&other, &Keyring::empty(), &allowing(&server, audit))
+        .await;
+    let Verdict::Audited(why) = pulled.unwrap().verdict else {
+        panic!()
+    };
+    assert!(why.contains("was made for"), "{why}");
+}
+
+#[tokio::test]
+async fn a_rule_that_wants_signatures_without_keys_refuses_everything() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let reference = pushed(&server, &registry, "acme/adapter:1").await;
+    let policy = allowing(&server, Verification::enforce(Vec::new()));
+    let error = registry
+        .pull_plugin(&reference, &Keyring::empty(), &policy)
+        .await
+        .unwrap_err();
+    assert!(
+        chain(&error).contains("lists 0 different key(s)"),
+        "{}",
+        chain(&error)
+    );
+}

@@ -55,7 +55,7 @@ impl RegistryServer {
         let mut config = String::from(
             "version: 0.1\nlog: {level: info}\nstorage: {inmemory: {}}\nhttp:\n  addr: 127.0.0.1:0\n",
         );
-        let mut write = |name: &str, text: &str| {
+        let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();
             path.display().to_string()
