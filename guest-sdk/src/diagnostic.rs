@@ -78,7 +78,7 @@ impl Diagnostics {
     /// sorted by field.
     pub fn finish<T>(self, answer: T) -> Answer<T> {
         let mut all = self.0;
-        all.sort();
+        all.sort_unstable();
         all.dedup();
         if all.iter().any(|d| d.severity == Severity::Error) {
             Err(all)

@@ -8,10 +8,12 @@
 mod base;
 mod defaults;
 mod disabled;
+mod entry;
 mod external;
 mod models;
 mod needs;
 mod providers;
+mod roster;
 mod server;
 mod shields;
 mod state;

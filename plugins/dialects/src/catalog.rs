@@ -62,12 +62,17 @@ impl Catalog {
 
     /// The provider types of an API, in order of their type.
     pub(crate) fn types(&self, api: &str) -> Vec<Provider> {
-        let mut all: Vec<Provider> = self
+        let mut all: Vec<Provider> = Vec::new();
+        for provider in self
             .texts()
             .flat_map(|text| section(text, api).filter_map(Provider::parse))
-            .collect();
-        all.sort_by_key(|provider| provider.provider_type);
-        all.dedup_by_key(|provider| provider.provider_type);
+        {
+            if let Err(place) =
+                all.binary_search_by_key(&provider.provider_type, |known| known.provider_type)
+            {
+                all.insert(place, provider);
+            }
+        }
         all
     }
 
@@ -79,12 +84,15 @@ impl Catalog {
 
     /// Every API that has providers, sorted.
     pub(crate) fn apis(&self) -> Vec<&'static str> {
-        let mut all: Vec<&'static str> = self
+        let mut all: Vec<&'static str> = Vec::new();
+        for api in self
             .texts()
             .flat_map(|text| text.lines().filter_map(|line| line.split(' ').next()))
-            .collect();
-        all.sort_unstable();
-        all.dedup();
+        {
+            if all.last() != Some(&api) {
+                names::insert_sorted(&mut all, api);
+            }
+        }
         all
     }
 

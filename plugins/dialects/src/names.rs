@@ -5,19 +5,30 @@ pub(crate) fn nearest<'c>(
     word: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Vec<&'c str> {
-    let lower = word.to_lowercase();
-    let mut scored: Vec<(f64, &str)> = candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, candidate), candidate))
-        .filter(|(score, _)| *score > 0.8)
-        .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.dedup_by(|a, b| a.1 == b.1);
-    scored
-        .into_iter()
-        .take(3)
-        .map(|(_, candidate)| candidate)
-        .collect()
+    let lower = word.to_ascii_lowercase();
+    let mut best: Vec<(f64, &str)> = Vec::new();
+    for candidate in candidates {
+        let score = strsim::jaro_winkler(&lower, candidate);
+        if score > 0.8 && !best.iter().any(|(_, known)| *known == candidate) {
+            let place = best
+                .iter()
+                .position(|(other, _)| *other < score)
+                .unwrap_or(best.len());
+            best.insert(place, (score, candidate));
+            best.truncate(3);
+        }
+    }
+    best.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// Puts an item into its place in a sorted list, unless it is there.
+///
+/// The lists here are short, and every sorted collection of the standard library costs a component
+/// kilobytes per type.
+pub(crate) fn insert_sorted<T: Ord>(list: &mut Vec<T>, item: T) {
+    if let Err(place) = list.binary_search(&item) {
+        list.insert(place, item);
+    }
 }
 
 /// `did you mean …`, or the whole list when nothing is near.

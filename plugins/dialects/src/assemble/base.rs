@@ -1,15 +1,17 @@
 //! The base, taken apart for the length of one call.
 
-use std::collections::BTreeMap;
-
 use llsd_adapter_sdk::documents::{Assembly, Counts, ModelId, Object, Startup, Variable};
 use llsd_adapter_sdk::serde_json::{Value, json};
 use llsd_adapter_sdk::{Answer, Diagnostic, Diagnostics};
 
-use crate::catalog::{Catalog, Provider};
+use super::entry::{Entry, Origin};
+use crate::catalog::Catalog;
 use crate::env::Id;
 use crate::layout::{Dialect, Telemetry};
+use crate::names;
 use crate::release::Release;
+
+const MEND: &str = "mend the base, or give another with spec.distribution.baseConfig";
 
 /// A file in the making.
 pub(super) struct Stack {
@@ -19,82 +21,19 @@ pub(super) struct Stack {
     /// Everything but `apis` and `providers`.
     pub(super) top: Object,
     /// The APIs served; none: the file does not choose, so all are.
-    apis: Option<Vec<Value>>,
-    /// Providers per API, in the order of the file.
-    providers: BTreeMap<String, Vec<Entry>>,
+    pub(super) apis: Option<Vec<Value>>,
+    /// Providers per API: the APIs sorted, their providers in the order of the file.
+    pub(super) providers: Vec<(String, Vec<Entry>)>,
     /// Parts of `providers` that are no lists.
-    odd_providers: Object,
-    /// APIs that the resource left out, and where it says so.
-    pub(super) gone: BTreeMap<String, String>,
-    /// Single providers that it left out: API, id, where.
-    pub(super) gone_providers: Vec<(String, String, String)>,
-    /// Whether the resource registered a shield.
-    pub(super) registered_shields: bool,
-    /// Ids of the resource's providers per API, in its order.
-    placed: BTreeMap<String, Vec<String>>,
+    pub(super) odd_providers: Object,
+    /// What the resource left out: the API, the provider unless all of it, and where it says so.
+    pub(super) gone: Vec<(String, Option<String>, String)>,
+    /// API and id of the resource's providers, in its order.
+    pub(super) placed: Vec<(String, String)>,
+    /// Where the resource registered its first shield.
+    pub(super) shields_at: Option<String>,
     pub(super) variables: Vec<Variable>,
     pub(super) notes: Diagnostics,
-}
-
-/// One provider of the file.
-pub(super) struct Entry {
-    /// As the file holds it.
-    pub(super) value: Value,
-    /// Who wants it.
-    pub(super) origin: Origin,
-}
-
-/// Who wants a provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// The base.
-    Base,
-    /// `spec.providers`, at this path.
-    User(String),
-    /// `spec.externalProviders`, at this path.
-    External(String),
-    /// A tool or a shield that needs it, at this path.
-    Brought(String),
-}
-
-impl Origin {
-    /// The path to blame; nothing for the base.
-    pub(super) fn path(&self) -> Option<&str> {
-        match self {
-            Self::Base => None,
-            Self::User(path) | Self::External(path) | Self::Brought(path) => Some(path),
-        }
-    }
-}
-
-impl Entry {
-    pub(super) fn id(&self) -> Id<'_> {
-        Id::of(self.value.get("provider_id"))
-    }
-
-    pub(super) fn provider_type(&self) -> &str {
-        self.value
-            .get("provider_type")
-            .and_then(Value::as_str)
-            .unwrap_or("")
-    }
-
-    pub(super) fn config(&self) -> Option<&Object> {
-        self.value.get("config").and_then(Value::as_object)
-    }
-
-    /// Its configuration, made when it has none; nothing when it is no object.
-    pub(super) fn config_mut(&mut self) -> Option<&mut Object> {
-        let config = self
-            .value
-            .as_object_mut()?
-            .entry("config")
-            .or_insert_with(|| json!({}));
-        if config.is_null() {
-            *config = json!({});
-        }
-        config.as_object_mut()
-    }
 }
 
 impl Stack {
@@ -105,96 +44,94 @@ impl Stack {
         base: Value,
     ) -> Result<Self, Diagnostic> {
         let Value::Object(mut top) = base else {
-            return Err(Diagnostic::error(
-                "malformed-base",
-                "",
-                "the base configuration is no mapping of keys to values",
-                "give the distribution's own configuration file",
-            ));
+            let problem = "the base configuration is no mapping of keys to values";
+            return Err(Diagnostic::error("malformed-base", "", problem, MEND));
         };
-        let mut notes = Diagnostics::default();
-        let mut malformed = |key: &str, what: &str| {
-            notes.error(
-                "malformed-base",
-                "",
-                format!("{key} of the base configuration is not {what}"),
-                "mend the base, or give another with spec.distribution.baseConfig",
-            );
-        };
-        // An empty list means every API, except from ogx 1.5 on.
-        let means_none =
-            dialect.product == "ogx" && release.is_some_and(|release| release >= Release(1, 5, 0));
-        let apis = match top.remove("apis") {
-            Some(Value::Array(list)) if !list.is_empty() || means_none => Some(list),
-            None | Some(Value::Null | Value::Array(_)) => None,
-            Some(_) => {
-                malformed("apis", "a list");
-                None
-            }
-        };
-        let mut providers = BTreeMap::new();
-        let mut odd_providers = Object::new();
-        match top.remove("providers") {
-            Some(Value::Object(by_api)) => {
-                for (api, list) in by_api {
-                    match list {
-                        Value::Array(list) => {
-                            let entries = list
-                                .into_iter()
-                                .map(|value| Entry {
-                                    value,
-                                    origin: Origin::Base,
-                                })
-                                .collect();
-                            providers.insert(api, entries);
-                        }
-                        odd => {
-                            odd_providers.insert(api, odd);
-                        }
-                    }
-                }
-            }
-            None | Some(Value::Null) => {}
-            Some(_) => malformed("providers", "a mapping of APIs to lists"),
-        }
+        let apis = top.remove("apis");
+        let providers = top.remove("providers");
         let mut stack = Self {
             dialect,
             release,
             catalog: Catalog::of(dialect, release),
             top,
-            apis,
-            providers,
-            odd_providers,
-            gone: BTreeMap::new(),
-            gone_providers: Vec::new(),
-            registered_shields: false,
-            placed: BTreeMap::new(),
+            apis: None,
+            providers: Vec::new(),
+            odd_providers: Object::new(),
+            gone: Vec::new(),
+            placed: Vec::new(),
+            shields_at: None,
             variables: Vec::new(),
-            notes,
+            notes: Diagnostics::default(),
         };
-        stack.report_duplicates();
+        stack.read_apis(apis);
+        stack.read_providers(providers);
         Ok(stack)
     }
 
+    fn read_apis(&mut self, apis: Option<Value>) {
+        // An empty list means every API, except from ogx 1.5 on.
+        let means_none = self.dialect.product == "ogx" && self.is_from(Release(1, 5, 0), false);
+        match apis {
+            Some(Value::Array(list)) if !list.is_empty() || means_none => self.apis = Some(list),
+            None | Some(Value::Null | Value::Array(_)) => {}
+            Some(_) => self.malformed("apis", "a list"),
+        }
+    }
+
+    fn read_providers(&mut self, providers: Option<Value>) {
+        let by_api = match providers {
+            Some(Value::Object(by_api)) => by_api,
+            None | Some(Value::Null) => return,
+            Some(_) => return self.malformed("providers", "a mapping of APIs to lists"),
+        };
+        for (api, list) in by_api {
+            let Value::Array(list) = list else {
+                self.odd_providers.insert(api, list);
+                continue;
+            };
+            let entries: Vec<Entry> = list
+                .into_iter()
+                .map(|value| Entry {
+                    value,
+                    origin: Origin::Base,
+                })
+                .collect();
+            self.report_duplicates(&api, &entries);
+            let place = self
+                .providers
+                .iter()
+                .position(|(name, _)| *name > api)
+                .unwrap_or(self.providers.len());
+            self.providers.insert(place, (api, entries));
+        }
+    }
+
     /// Two providers with one id: the server takes the last and says nothing.
-    fn report_duplicates(&mut self) {
-        for (api, entries) in &self.providers {
-            for (place, entry) in entries.iter().enumerate() {
-                let Id::Always(id) = entry.id() else { continue };
-                if entries
-                    .iter()
-                    .take(place)
-                    .any(|earlier| earlier.id() == Id::Always(id))
-                {
-                    self.notes.warning(
-                        "base-duplicate-provider",
-                        "",
-                        format!("the base configuration has two {api} providers with the id {id:?}; the server takes the last"),
-                        "give each its own id in the base",
-                    );
-                }
+    fn report_duplicates(&mut self, api: &str, entries: &[Entry]) {
+        for (place, entry) in entries.iter().enumerate() {
+            let Id::Always(id) = entry.id() else { continue };
+            if entries
+                .iter()
+                .take(place)
+                .any(|earlier| earlier.id() == Id::Always(id))
+            {
+                let problem = format!(
+                    "the base configuration has two {api} providers with the id {id:?}; the server takes the last"
+                );
+                self.notes.warning(
+                    "base-duplicate-provider",
+                    "",
+                    problem,
+                    "give each its own id in the base",
+                );
             }
         }
+    }
+
+    /// Says that the base cannot be worked on.
+    pub(super) fn malformed(&mut self, key: &str, what: &str) {
+        let problem = format!("{key} of the base configuration is not {what}");
+        self.notes.error("malformed-base", "", problem, MEND);
     }
 
     /// Whether this release is at least that one; `unknown` when nobody knows.
@@ -202,170 +139,27 @@ impl Stack {
         self.release.map_or(unknown, |release| release >= first)
     }
 
-    /// Whether an API is served and has a provider.
-    pub(super) fn serves(&self, api: &str) -> bool {
-        self.lists(api) && self.entries(api).next().is_some()
+    /// Says that the release has no such API.
+    pub(super) fn no_such_api(&mut self, path: String, api: &str) {
+        let problem = format!("{} has no API {api:?}", self.dialect.id);
+        self.notes.error(
+            "no-such-api",
+            path,
+            problem,
+            names::choose(api, self.catalog.apis()),
+        );
     }
 
-    /// Whether `apis` holds an API, or holds all of them.
-    fn lists(&self, api: &str) -> bool {
-        self.apis
-            .as_ref()
-            .is_none_or(|apis| apis.iter().any(|entry| entry == api))
-    }
-
-    /// Puts an API into `apis`, when that is a choice.
-    pub(super) fn list(&mut self, api: &str) {
-        if !self.lists(api)
-            && let Some(apis) = &mut self.apis
-        {
-            apis.push(Value::String(api.to_owned()));
-        }
-    }
-
-    /// Leaves an API out, because of what stands at `path`.
-    pub(super) fn leave_out(&mut self, api: &str, path: &str) {
-        let with_providers = self
-            .providers
-            .iter()
-            .filter(|(_, entries)| !entries.is_empty());
-        let named = || {
-            with_providers
-                .map(|(api, _)| Value::String(api.clone()))
-                .collect()
-        };
-        self.apis
-            .get_or_insert_with(named)
-            .retain(|entry| entry != api);
-        self.providers.remove(api);
-        self.odd_providers.remove(api);
-        self.gone.insert(api.to_owned(), path.to_owned());
-    }
-
-    /// Where the resource left out a provider, if it did.
-    pub(super) fn left_out(&self, api: &str, id: &str) -> Option<&str> {
-        let single = self
-            .gone_providers
-            .iter()
-            .find(|(gone, gone_id, _)| gone == api && gone_id == id);
-        self.gone
-            .get(api)
-            .or(single.map(|(_, _, path)| path))
-            .map(String::as_str)
-    }
-
-    /// The APIs that have providers.
-    pub(super) fn apis_with_providers(&self) -> impl Iterator<Item = (&str, &[Entry])> {
-        self.providers
-            .iter()
-            .map(|(api, entries)| (api.as_str(), entries.as_slice()))
-    }
-
-    /// The providers of an API.
-    pub(super) fn entries(&self, api: &str) -> std::slice::Iter<'_, Entry> {
-        self.providers
-            .get(api)
-            .map_or([].iter(), |entries| entries.iter())
-    }
-
-    /// All providers, to change them.
-    pub(super) fn all_entries_mut(&mut self) -> impl Iterator<Item = (&str, &mut Entry)> {
-        self.providers
-            .iter_mut()
-            .flat_map(|(api, entries)| entries.iter_mut().map(move |entry| (api.as_str(), entry)))
-    }
-
-    /// The provider with an id, conditional or not.
-    pub(super) fn entry(&self, api: &str, id: &str) -> Option<&Entry> {
-        self.entries(api)
-            .find(|entry| entry.id().name() == Some(id))
-    }
-
-    /// The ids of an API's providers that are there without further ado, for a message.
-    pub(super) fn ids(&self, api: &str) -> Vec<&str> {
-        let mut ids: Vec<&str> = self.placed(api).iter().map(String::as_str).collect();
-        for entry in self.entries(api) {
-            if let Id::Always(id) = entry.id()
-                && !ids.contains(&id)
-            {
-                ids.push(id);
-            }
-        }
-        ids
-    }
-
-    /// The ids of the resource's own providers of an API, in its order.
-    pub(super) fn placed(&self, api: &str) -> &[String] {
-        self.placed.get(api).map_or(&[], Vec::as_slice)
-    }
-
-    /// What the catalogue knows about an entry.
-    pub(super) fn known(&self, api: &str, entry: &Entry) -> Option<Provider> {
-        self.catalog.find(api, entry.provider_type())
-    }
-
-    /// Puts a provider where the one with its id stands, or at the end; returns who wanted that.
-    ///
-    /// Over a provider of the same type, keys of its configuration that the new one does not set
-    /// stay: they are the distribution's own defaults.
-    pub(super) fn put(
-        &mut self,
-        api: &str,
-        id: &str,
-        mut value: Object,
-        origin: Origin,
-    ) -> Option<Origin> {
-        self.list(api);
-        let is_external = matches!(origin, Origin::External(_));
-        if !is_external {
-            self.placed
-                .entry(api.to_owned())
-                .or_default()
-                .push(id.to_owned());
-        } else if self.placed(api).is_empty() {
-            self.placed
-                .entry(api.to_owned())
-                .or_default()
-                .push(id.to_owned());
-        }
-        let entries = self.providers.entry(api.to_owned()).or_default();
-        let Some(place) = entries
-            .iter()
-            .position(|entry| entry.id().name() == Some(id))
-        else {
-            entries.push(Entry {
-                value: Value::Object(value),
-                origin,
-            });
-            return None;
-        };
-        // The server takes the last of several with one id, so none may follow.
-        let mut seen = false;
-        entries
-            .retain(|entry| entry.id().name() != Some(id) || !std::mem::replace(&mut seen, true));
-        let entry = entries.get_mut(place)?;
-        if !is_external
-            && let Value::Object(old) = std::mem::take(&mut entry.value)
-            && old.get("provider_type") == value.get("provider_type")
-        {
-            keep_defaults(old, &mut value);
-        }
-        entry.value = Value::Object(value);
-        Some(std::mem::replace(&mut entry.origin, origin))
-    }
-
-    /// Takes a provider out; says whether it was there.
-    pub(super) fn take_out(&mut self, api: &str, id: &str) -> bool {
-        let Some(entries) = self.providers.get_mut(api) else {
-            return false;
-        };
-        let before = entries.len();
-        entries.retain(|entry| entry.id().name() != Some(id));
-        let found = entries.len() < before;
-        if let Some(placed) = self.placed.get_mut(api) {
-            placed.retain(|placed| placed != id);
-        }
-        found
+    /// Says that nothing has the id that somebody names.
+    pub(super) fn no_such_id(&mut self, path: &str, api: &str, id: &str) {
+        let fix = names::choose(id, self.ids(api));
+        let problem = format!("no {api} provider has the id {id:?}");
+        self.notes.error(
+            "unknown-provider-id",
+            format!("{path}.provider"),
+            problem,
+            fix,
+        );
     }
 
     /// The object that holds the registered resources.
@@ -378,26 +172,21 @@ impl Stack {
 
     /// The list of a kind of resource, made when it is missing.
     pub(super) fn resources_mut(&mut self, kind: &str) -> Option<&mut Vec<Value>> {
-        let home = match self.dialect.resources {
+        let is_there = match self.dialect.resources {
             None => Some(&mut self.top),
             Some(key) => object_mut(&mut self.top, key),
-        };
-        let list = home.and_then(|home| {
-            let list = home.entry(kind).or_insert_with(|| json!([]));
+        }
+        .is_some_and(|home| {
+            let list = home.entry(kind).or_insert(Value::Null);
             if list.is_null() {
                 *list = json!([]);
             }
-            list.as_array_mut()
+            list.is_array()
         });
-        if list.is_none() {
-            self.notes.error(
-                "malformed-base",
-                "",
-                format!("the registered {kind} of the base configuration are no list"),
-                "mend the base, or give another with spec.distribution.baseConfig",
-            );
+        if !is_there {
+            self.malformed(kind, "a list of resources");
         }
-        list
+        self.existing_resources_mut(kind)
     }
 
     /// The list of a kind of resource, if the file has one.
@@ -411,16 +200,10 @@ impl Stack {
 
     /// An object at the top level, made when it is missing; nothing when the base has something else there.
     pub(super) fn section_mut(&mut self, key: &str) -> Option<&mut Object> {
-        let section = object_mut(&mut self.top, key);
-        if section.is_none() {
-            self.notes.error(
-                "malformed-base",
-                "",
-                format!("{key} of the base configuration is no mapping"),
-                "mend the base, or give another with spec.distribution.baseConfig",
-            );
+        if object_mut(&mut self.top, key).is_none() {
+            self.malformed(key, "a mapping");
         }
-        section
+        self.top.get_mut(key).and_then(Value::as_object_mut)
     }
 
     /// Switches telemetry, where that is a switch.
@@ -443,7 +226,11 @@ impl Stack {
                 .and_then(Value::as_array);
             list.map_or(0, |list| u32::try_from(list.len()).unwrap_or(u32::MAX))
         };
-        let providers = self.providers.values().map(Vec::len).sum::<usize>();
+        let providers = self
+            .providers
+            .iter()
+            .map(|(_, entries)| entries.len())
+            .sum::<usize>();
         let counts = Counts {
             providers: u32::try_from(providers).unwrap_or(u32::MAX),
             models: count("models"),
@@ -455,7 +242,7 @@ impl Stack {
             apis,
             providers,
             odd_providers: mut by_api,
-            mut variables,
+            variables,
             notes,
             ..
         } = self;
@@ -466,11 +253,13 @@ impl Stack {
             by_api.insert(api, entries.into_iter().map(|entry| entry.value).collect());
         }
         top.insert("providers".to_owned(), Value::Object(by_api));
-        variables.sort();
-        variables.dedup();
+        let mut sorted = Vec::with_capacity(variables.len());
+        for variable in variables {
+            names::insert_sorted(&mut sorted, variable);
+        }
         notes.finish(Assembly {
             config: top,
-            variables,
+            variables: sorted,
             startup,
             counts,
             models,
@@ -478,32 +267,11 @@ impl Stack {
     }
 }
 
-fn object_mut<'o>(home: &'o mut Object, key: &str) -> Option<&'o mut Object> {
-    let value = home.entry(key).or_insert_with(|| json!({}));
+/// The object at a key, made when it is missing or null.
+pub(super) fn object_mut<'o>(home: &'o mut Object, key: &str) -> Option<&'o mut Object> {
+    let value = home.entry(key).or_insert(Value::Null);
     if value.is_null() {
         *value = json!({});
     }
     value.as_object_mut()
-}
-
-/// What the old entry sets and the new one does not.
-fn keep_defaults(old: Object, new: &mut Object) {
-    for (key, value) in old {
-        match (key.as_str(), value) {
-            ("config", Value::Object(old)) => {
-                if let Some(config) = new
-                    .entry("config")
-                    .or_insert_with(|| json!({}))
-                    .as_object_mut()
-                {
-                    for (key, value) in old {
-                        config.entry(key).or_insert(value);
-                    }
-                }
-            }
-            (_, value) => {
-                new.entry(key).or_insert(value);
-            }
-        }
-    }
 }

@@ -86,7 +86,7 @@ fn settle_memory(stack: &mut Stack) {
 
 /// Says that a default names a provider that is not there; whether to drop it.
 fn drop_or_report(stack: &mut Stack, what: &str, api: &str, id: &str) -> bool {
-    match stack.left_out(api, id).map(str::to_owned) {
+    match stack.left_out_provider(api, id).map(str::to_owned) {
         Some(path) => {
             stack.notes.warning(
                 "dropped-default",
@@ -132,35 +132,30 @@ fn settle_safety(stack: &mut Stack) {
         .filter(|shield| is(shield, |id| matches!(id, Id::Always(_))))
         .filter_map(|shield| shield.get("shield_id").and_then(Value::as_str))
         .collect();
-    let is_gone = stack.gone.get("safety").cloned();
+    let is_gone = stack.left_out("safety").map(str::to_owned);
     // While nothing is registered for sure, the server does not look.
     if is_gone.is_none() && (always.is_empty() || always.contains(&default.as_str())) {
         return;
     }
-    let field = is_gone
-        .clone()
-        .unwrap_or_else(|| "spec.resources.shields".to_owned());
-    let problem = if is_gone.is_some() {
-        format!(
-            "safety.default_shield_id of the base names {default:?}, and safety is left out; the default is dropped"
-        )
-    } else if stack.registered_shields {
-        format!(
-            "safety.default_shield_id of the base names {default:?}, which is not among the shields; the default is dropped"
-        )
-    } else {
-        stack.notes.warning(
-            "base-dangling-default",
-            "",
-            format!("safety.default_shield_id of the base configuration names {default:?}, which is not among its shields"),
-            "mend the base: the server may not start with it",
-        );
-        return;
+    let (field, why) = match (is_gone, stack.shields_at.clone()) {
+        (Some(path), _) => (path, "and safety is left out"),
+        (None, Some(path)) => (path, "which is not among the shields that are always there"),
+        (None, None) => {
+            stack.notes.warning(
+                "base-dangling-default",
+                "",
+                format!("safety.default_shield_id of the base configuration names {default:?}, which is not among its shields"),
+                "mend the base: the server may not start with it",
+            );
+            return;
+        }
     };
     stack.notes.warning(
         "dropped-default",
         field,
-        problem,
+        format!(
+            "safety.default_shield_id of the base names {default:?}, {why}; the default is dropped"
+        ),
         format!("register a shield called {default:?}, or name the shield in each request"),
     );
     if let Some(section) = stack.top.get_mut("safety").and_then(Value::as_object_mut) {
@@ -180,7 +175,7 @@ fn report_resources(stack: &mut Stack) {
                 continue;
             };
             // ogx: every provider.
-            if id == "all" || stack.entry(api, id).is_some() || stack.gone.contains_key(api) {
+            if id == "all" || stack.entry(api, id).is_some() || stack.left_out(api).is_some() {
                 continue;
             }
             problems.push(format!("one of the {kind} of the base configuration names the {api} provider {id:?}, which it does not have"));

@@ -72,10 +72,10 @@ pub(super) fn remove(stack: &mut Stack, off: &Off) {
         }
     }
     for (api, id, path) in &off.providers {
-        if stack.gone.contains_key(*api) {
+        if stack.left_out(api).is_some() {
             continue;
         }
-        if !stack.take_out(api, id) {
+        if !stack.take_out(api, id, path) {
             let fix = names::choose(id, stack.ids(api));
             stack.notes.warning(
                 "no-such-provider",
@@ -92,9 +92,6 @@ pub(super) fn remove(stack: &mut Stack, off: &Off) {
                 list.retain(|resource| Id::of(resource.get("provider_id")).name() != Some(id));
             }
         }
-        stack
-            .gone_providers
-            .push(((*api).to_owned(), id.clone(), path.clone()));
         if stack.entries(api).next().is_none() {
             stack.leave_out(api, path);
         }

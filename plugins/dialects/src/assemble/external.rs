@@ -2,10 +2,10 @@
 
 use llsd_adapter_sdk::documents::ExternalProvider;
 
-use super::base::{Origin, Stack};
+use super::base::Stack;
 use super::disabled::Off;
+use super::entry::Origin;
 use super::providers;
-use crate::names;
 
 /// Puts them over everything else: they win over a provider with the same id.
 pub(super) fn place(stack: &mut Stack, external: Vec<ExternalProvider>, off: &Off) {
@@ -19,35 +19,24 @@ pub(super) fn place(stack: &mut Stack, external: Vec<ExternalProvider>, off: &Of
     } in external
     {
         let Some(api) = stack.catalog.api(&written) else {
-            stack.notes.error(
-                "no-such-api",
-                path,
-                format!("{} has no API {written:?}", stack.dialect.id),
-                names::choose(&written, stack.catalog.apis()),
-            );
+            stack.no_such_api(path, &written);
             continue;
         };
-        if let Some(what) = off.covers(api, &id) {
-            stack.notes.warning(
-                "disabled-wins",
-                path,
-                format!("spec.disabled leaves out {what:?}, so this provider is ignored"),
-                "remove it here or there",
-            );
+        if providers::is_disabled(stack, off, api, &id, &path) {
             continue;
         }
         let value = providers::entry(stack, &path, &id, &provider_type, config, module);
         let replaced = match stack.put(api, &id, value, Origin::External(path.clone())) {
             None => continue,
-            Some(Origin::Base) => "the base configuration's".to_owned(),
-            Some(Origin::User(other) | Origin::External(other) | Origin::Brought(other)) => {
-                format!("the one at {other}")
-            }
+            Some(replaced) => replaced
+                .origin
+                .path()
+                .map_or("of the base".to_owned(), |other| format!("at {other}")),
         };
         stack.notes.warning(
             "external-wins",
             path,
-            format!("it replaces the {api} provider {id:?}, {replaced}"),
+            format!("it replaces the {api} provider {id:?} {replaced}"),
             "give it another id if you want both",
         );
     }

@@ -84,13 +84,7 @@ fn choose_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)> 
     let field = format!("{}.provider", model.path);
     match found {
         None => {
-            let fix = names::choose(wanted, stack.ids(api));
-            stack.notes.error(
-                "unknown-provider-id",
-                field,
-                format!("no inference provider has the id {wanted:?}"),
-                fix,
-            );
+            stack.no_such_id(&model.path, api, wanted);
             None
         }
         Some((None, _)) => Some((wanted.clone(), json!(wanted))),
@@ -121,8 +115,8 @@ fn choose_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)> 
 /// The resource's first inference provider, or the only one of the base.
 fn default_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)> {
     let api = "inference";
-    if let Some(first) = stack.placed(api).first() {
-        return Some((first.clone(), json!(first)));
+    if let Some(first) = stack.placed(api).next() {
+        return Some((first.to_owned(), json!(first)));
     }
     let remote: Vec<&str> = stack
         .entries(api)

@@ -2,47 +2,33 @@
 //!
 //! The server refuses to start without one, so this is the last look at the whole file.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::base::{Origin, Stack};
+use super::base::Stack;
 use crate::env::Id;
-
-/// Who needs an API that is not served.
-#[derive(Default)]
-struct Missing {
-    /// Providers of the base, as `api/id`, per API.
-    base: BTreeMap<String, BTreeSet<String>>,
-}
+use crate::names::insert_sorted;
 
 /// Reports every provider that needs what is not there: to who left it out, who asked for the
 /// provider, or who made the base.
 pub(super) fn check(stack: &mut Stack) {
-    let mut missing: BTreeMap<&'static str, Missing> = BTreeMap::new();
+    // (needed API, API, id) of providers that nobody in particular asked for.
+    let mut unmet: Vec<(&'static str, String, String)> = Vec::new();
     let mut asked = Vec::new();
-    for (api, entries) in stack.apis_with_providers() {
-        if !stack.serves(api) {
-            continue;
-        }
+    for (api, entries) in stack
+        .apis_with_providers()
+        .filter(|(api, _)| stack.serves(api))
+    {
         for entry in entries {
             let (Some(known), id) = (stack.known(api, entry), entry.id()) else {
                 continue;
             };
             let Some(name) = id.name() else { continue };
             for needed in known.needs().filter(|needed| !stack.serves(needed)) {
-                let is_left_out = stack.gone.contains_key(needed);
-                match (entry.origin.path(), id) {
-                    (Some(path), _) if !is_left_out => {
+                match (stack.left_out(needed), entry.origin.path(), id) {
+                    (None, Some(path), _) => {
                         asked.push((path.to_owned(), known.provider_type, needed))
                     }
                     // What a condition switches on is not the base's problem by default.
-                    (None, Id::When { .. }) if !is_left_out => {}
-                    _ => {
-                        let users = &mut missing.entry(needed).or_default().base;
-                        users
-                            .entry(api.to_owned())
-                            .or_default()
-                            .insert(name.to_owned());
-                    }
+                    (None, None, Id::When { .. }) => {}
+                    _ => insert_sorted(&mut unmet, (needed, api.to_owned(), name.to_owned())),
                 }
             }
         }
@@ -55,29 +41,30 @@ pub(super) fn check(stack: &mut Stack) {
             format!("add a provider under spec.providers.{}", camel_case(needed)),
         );
     }
-    for (needed, Missing { base }) in missing {
-        let users: Vec<String> = base
+    for group in unmet.chunk_by(|a, b| a.0 == b.0) {
+        let Some((needed, _, _)) = group.first() else {
+            continue;
+        };
+        let users: Vec<String> = group
             .iter()
-            .map(|(api, ids)| {
-                let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-                format!("{api} ({})", ids.join(", "))
-            })
+            .map(|(_, api, id)| format!("{}/{id}", camel_case(api)))
             .collect();
-        match stack.gone.get(needed).cloned() {
+        let users = users.join(", ");
+        match stack.left_out(needed).map(str::to_owned) {
             Some(path) => {
                 let fix = also_disable(stack, needed).join(", ");
                 stack.notes.error(
                     "needed-api",
                     path,
-                    format!("the server does not start without {needed:?}, because it is needed by: {}", users.join("; ")),
+                    format!("the server does not start without {needed:?}, which is needed by: {users}"),
                     format!("keep it, or also disable: {fix}"),
                 );
             }
             None => stack.notes.warning(
                 "base-missing-api",
                 "",
-                format!("the base configuration does not serve {needed:?}, which it needs for: {}", users.join("; ")),
-                format!("mend the base, or add a provider under spec.providers.{}: the server does not start like this", camel_case(needed)),
+                format!("the base configuration does not serve {needed:?}, so the server does not start; it is needed by: {users}"),
+                format!("mend the base, or add a provider under spec.providers.{}", camel_case(needed)),
             ),
         }
     }
@@ -86,41 +73,44 @@ pub(super) fn check(stack: &mut Stack) {
 /// Everything that must go too when an API goes: whole APIs where all their providers need it,
 /// single providers otherwise.
 fn also_disable(stack: &Stack, gone: &str) -> Vec<String> {
-    let mut apis: BTreeSet<&str> = BTreeSet::from([gone]);
-    let mut names = BTreeSet::new();
+    let mut apis = vec![gone];
+    let mut single: Vec<(&str, &str)> = Vec::new();
     loop {
-        let before = (apis.len(), names.len());
+        let before = (apis.len(), single.len());
         for (api, entries) in stack.apis_with_providers() {
-            if apis.contains(api) || !stack.serves(api) {
+            if apis.contains(&api) || !stack.serves(api) {
                 continue;
             }
             let needy: Vec<&str> = entries
                 .iter()
-                .filter(|entry| !matches!(entry.origin, Origin::External(_)))
                 .filter(|entry| {
                     stack
                         .known(api, entry)
-                        .is_some_and(|known| known.needs().any(|needed| apis.contains(needed)))
+                        .is_some_and(|known| known.needs().any(|needed| apis.contains(&needed)))
                 })
                 .filter_map(|entry| entry.id().name())
                 .collect();
             if needy.len() == entries.len() {
-                apis.insert(api);
+                apis.push(api);
             } else {
-                names.extend(needy.iter().map(|id| format!("{}/{id}", camel_case(api))));
+                needy
+                    .into_iter()
+                    .for_each(|id| insert_sorted(&mut single, (api, id)));
             }
         }
-        if (apis.len(), names.len()) == before {
+        if (apis.len(), single.len()) == before {
             break;
         }
     }
-    apis.remove(gone);
-    names.retain(|name| {
-        !apis
-            .iter()
-            .any(|api| name.starts_with(&format!("{}/", camel_case(api))))
-    });
-    apis.into_iter().map(camel_case).chain(names).collect()
+    single.retain(|(api, _)| !apis.contains(api));
+    let whole = apis.into_iter().skip(1).map(camel_case);
+    whole
+        .chain(
+            single
+                .into_iter()
+                .map(|(api, id)| format!("{}/{id}", camel_case(api))),
+        )
+        .collect()
 }
 
 /// `vector_io` as the resource spells it.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use llsd_adapter_sdk::documents::{Expansion, Object, PlacedProvider};
 use llsd_adapter_sdk::serde_json::Value;
 
-use super::base::{Entry, Origin, Stack};
+use super::base::Stack;
 use super::disabled::Off;
+use super::entry::{Entry, Origin};
 use super::state;
 use crate::catalog::{EndpointKind, Filling, Provider};
 use crate::release::Release;
@@ -19,12 +20,7 @@ pub(super) fn place(stack: &mut Stack, by_api: BTreeMap<String, Vec<PlacedProvid
         for PlacedProvider { path, expansion } in list {
             let Some(api) = api else {
                 if written != "telemetry" || !stack.switch_telemetry(true) {
-                    stack.notes.error(
-                        "no-such-api",
-                        path,
-                        format!("{} has no API {written:?}", stack.dialect.id),
-                        names::choose(&written, stack.catalog.apis()),
-                    );
+                    stack.no_such_api(path, &written);
                 }
                 continue;
             };
@@ -35,19 +31,35 @@ pub(super) fn place(stack: &mut Stack, by_api: BTreeMap<String, Vec<PlacedProvid
                 module,
                 wants: _,
             } = expansion;
-            if let Some(what) = off.covers(api, &id) {
-                stack.notes.warning(
-                    "disabled-wins",
-                    path,
-                    format!("spec.disabled leaves out {what:?}, so this provider is ignored"),
-                    "remove it here or there",
-                );
+            if is_disabled(stack, off, api, &id, &path) {
                 continue;
             }
             let value = entry(stack, &path, &id, &provider_type, config, module);
-            stack.put(api, &id, value, Origin::User(path));
+            let replaced = stack.put(api, &id, value, Origin::User(path.clone()));
+            if let Some(other) = replaced.and_then(|replaced| replaced.provider_type) {
+                stack.notes.warning(
+                    "replaced-provider",
+                    path,
+                    format!("it replaces the base's {api} provider {id:?}, which is of another type, {other}"),
+                    "give it another id if you want both",
+                );
+            }
         }
     }
+}
+
+/// Whether `spec.disabled` leaves a provider out that something else asks for: it wins.
+pub(super) fn is_disabled(stack: &mut Stack, off: &Off, api: &str, id: &str, path: &str) -> bool {
+    let Some(what) = off.covers(api, id) else {
+        return false;
+    };
+    stack.notes.warning(
+        "disabled-wins",
+        path,
+        format!("spec.disabled leaves out {what:?}, so this provider is ignored"),
+        "remove it here or there",
+    );
+    true
 }
 
 /// A provider entry of the file. `config` is always there: early releases need it.

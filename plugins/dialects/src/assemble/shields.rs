@@ -3,10 +3,10 @@
 use llsd_adapter_sdk::documents::{ModelId, Object, Shield};
 use llsd_adapter_sdk::serde_json::{Value, json};
 
-use super::base::{Origin, Stack};
+use super::base::Stack;
+use super::entry::Origin;
 use super::{models, providers};
 use crate::env::Id;
-use crate::names;
 
 const API: &str = "safety";
 
@@ -31,7 +31,7 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
             );
             continue;
         }
-        if stack.gone.contains_key(API) {
+        if stack.left_out(API).is_some() {
             stack.notes.error(
                 "disabled-api",
                 path,
@@ -68,7 +68,7 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
         };
         list.retain(|old| old.get("shield_id").and_then(Value::as_str) != Some(name.as_str()));
         list.push(Value::Object(entry));
-        stack.registered_shields = true;
+        stack.shields_at.get_or_insert(path);
     }
 }
 
@@ -85,7 +85,7 @@ fn model_id(stack: &Stack, model: String, models: &[ModelId]) -> String {
             .entries("inference")
             .any(|entry| entry.id().name() == Some(prefix))
     });
-    match stack.placed("inference").first() {
+    match stack.placed("inference").next() {
         Some(first) if models::prefixes_ids(stack) && !has_prefix => format!("{first}/{model}"),
         _ => model,
     }
@@ -101,34 +101,30 @@ fn choose_provider(
         if stack.entry(API, &wanted).is_some() {
             return Some(wanted);
         }
-        let fix = names::choose(&wanted, stack.ids(API));
-        stack.notes.error(
-            "unknown-provider-id",
-            format!("{path}.provider"),
-            format!("no safety provider has the id {wanted:?}"),
-            fix,
-        );
+        stack.no_such_id(path, API, &wanted);
         return None;
     }
-    // The provider that is called like the shield, else the resource's first, else the base's first.
+    // The provider that is called like the shield, else the resource's first, else one that the
+    // release has under that name, else the base's first.
     if matches!(
         stack.entry(API, name).map(|entry| entry.id()),
         Some(Id::Always(_))
     ) {
         return Some(name.to_owned());
     }
-    if let Some(first) = stack.ids(API).first() {
-        return Some((*first).to_owned());
-    }
-    let brought = if stack
+    let has_type = stack
         .catalog
         .find(API, &format!("inline::{name}"))
-        .is_some()
-    {
-        name
+        .is_some();
+    let first = if has_type {
+        stack.placed(API).next()
     } else {
-        "llama-guard"
+        stack.ids(API).first().copied()
     };
+    if let Some(first) = first {
+        return Some(first.to_owned());
+    }
+    let brought = if has_type { name } else { "llama-guard" };
     let provider_type = format!("inline::{brought}");
     let mut config = Object::new();
     if brought == "llama-guard" {

@@ -122,9 +122,11 @@ fn backend(stack: &Stack, kind: Kind) -> String {
         .and_then(|storage| storage.get("stores")?.get(store)?.get("backend")?.as_str())
         .filter(|name| is_kind(name));
     let first = || {
-        let mut names: Vec<&String> = backends?.keys().filter(|name| is_kind(name)).collect();
-        names.sort_unstable();
-        names.first().map(|name| name.as_str())
+        backends?
+            .keys()
+            .filter(|name| is_kind(name))
+            .min()
+            .map(String::as_str)
     };
     used.or_else(first)
         .unwrap_or(kind.default_backend())

@@ -3,7 +3,8 @@
 use llsd_adapter_sdk::documents::{Object, Tool};
 use llsd_adapter_sdk::serde_json::{Value, json};
 
-use super::base::{Entry, Origin, Stack};
+use super::base::Stack;
+use super::entry::{Entry, Origin};
 use super::providers;
 use crate::env::{self, Id};
 use crate::names;
@@ -73,7 +74,7 @@ const KNOWN: [Known; 4] = [
 /// Registers the tools.
 pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
     for tool in tools {
-        if stack.gone.contains_key(API) {
+        if stack.left_out(API).is_some() {
             stack.notes.error(
                 "disabled-api",
                 tool.path,
@@ -115,13 +116,7 @@ fn choose_provider(
         if stack.entry(API, wanted).is_some() {
             return Some(wanted.clone());
         }
-        let fix = names::choose(wanted, stack.ids(API));
-        stack.notes.error(
-            "unknown-provider-id",
-            format!("{}.provider", tool.path),
-            format!("no tool runtime provider has the id {wanted:?}"),
-            fix,
-        );
+        stack.no_such_id(&tool.path, API, wanted);
         return None;
     }
     if let Some(registered) = registered_provider(stack, group) {
@@ -151,22 +146,18 @@ fn choose_provider(
         return None;
     };
     let serves = |entry: &Entry| {
-        let name = entry.provider_type().split_once("::").map(|(_, name)| name);
-        name.is_some_and(|name| known.providers.contains(&name))
+        known.providers.contains(&entry.short_type())
             || stack.known(API, entry).and_then(|known| known.toolgroup) == Some(group)
     };
-    let placed = stack
+    if let Some(placed) = stack
         .placed(API)
-        .iter()
-        .find(|id| stack.entry(API, id).is_some_and(serves));
-    if let Some(placed) = placed {
-        return Some(placed.clone());
+        .find(|id| stack.entry(API, id).is_some_and(serves))
+    {
+        return Some(placed.to_owned());
     }
     for preferred in known.providers {
         let found = stack.entries(API).find_map(|entry| match entry.id() {
-            Id::Always(id) if entry.provider_type().ends_with(&format!("::{preferred}")) => {
-                Some(id.to_owned())
-            }
+            Id::Always(id) if entry.short_type() == *preferred => Some(id.to_owned()),
             _ => None,
         });
         if found.is_some() {
@@ -179,7 +170,7 @@ fn choose_provider(
 /// The provider with which the base already registers a group.
 fn registered_provider(stack: &Stack, group: &str) -> Option<String> {
     // The resource's own providers go first.
-    if !stack.dialect.tool_groups || !stack.placed(API).is_empty() {
+    if !stack.dialect.tool_groups || stack.placed(API).next().is_some() {
         return None;
     }
     let groups = stack.resources()?.get("tool_groups")?.as_array()?;
@@ -227,7 +218,7 @@ fn bring_needs(stack: &mut Stack, path: &str, provider: &str) {
         .entry(API, provider)
         .and_then(|entry| stack.known(API, entry))
         .is_some_and(|known| known.needs().any(|api| api == "files"));
-    if !needs_files || stack.serves("files") || stack.gone.contains_key("files") {
+    if !needs_files || stack.serves("files") || stack.left_out("files").is_some() {
         return;
     }
     if stack.entries("files").next().is_some() {
@@ -264,11 +255,7 @@ fn warn_without_key(stack: &mut Stack, tool: &Tool, provider: &str) {
     let or = variable.map_or(String::new(), |variable| {
         format!(", or set {variable} under spec.workload.overrides.env")
     });
-    let name = entry
-        .provider_type()
-        .split_once("::")
-        .map_or(provider, |(_, name)| name)
-        .to_owned();
+    let name = entry.short_type().to_owned();
     stack.notes.warning(
         "no-credential",
         tool.path.as_str(),
