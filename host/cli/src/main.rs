@@ -6,7 +6,9 @@
 mod adapters;
 mod check;
 mod crd;
+mod diff;
 mod files;
+mod generation;
 mod plugin;
 mod render;
 mod talk;

@@ -58,3 +58,12 @@ fn counted(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
 }
+
+/// A finding for machines.
+pub(crate) fn as_json(Diagnostic { field, severity, code, problem, fix }: &Diagnostic) -> serde_json::Value {
+    let severity = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    serde_json::json!({ "severity": severity, "code": code, "field": field, "problem": problem, "fix": fix })
+}
