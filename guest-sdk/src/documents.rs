@@ -5,6 +5,8 @@
 //! Schemas, the guest's arguments and the host's readings. Unknown keys are ignored: a document
 //! grows by optional keys within its version.
 
+mod flat;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -396,7 +398,7 @@ pub struct Storage {
 }
 
 /// Key-value storage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "type")]
 pub enum KvStorage {
@@ -413,7 +415,7 @@ pub enum KvStorage {
 }
 
 /// Relational storage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "type")]
 pub enum SqlStorage {

@@ -4,6 +4,8 @@
 //! imports nothing. The target is `wasm32-unknown-unknown` on purpose: `wasm32-wasip2` adds WASI
 //! imports to code that uses none of them.
 
+mod names;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,7 +65,8 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
 
 /// Wraps a core module made with the SDK as a component.
 fn wrap(module: &[u8]) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(ComponentEncoder::default().validate(true).module(module)?.encode()?)
+    let module = names::shorten(module)?;
+    Ok(ComponentEncoder::default().validate(true).module(&module)?.encode()?)
 }
 
 /// The last `.wasm` file that cargo says it made: the crate itself comes after its dependencies.
