@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setup import RELEASES
@@ -30,8 +32,7 @@ def verdicts(files: list[Path], release: str, venvs: str, level: str) -> dict[Pa
     command = [sys.executable, HERE / "validate_config.py", *files, release, "--venvs", venvs, "--json", "--level", level]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 2:
-        print(f"selftest: {release}: {done.stdout}{done.stderr}", file=sys.stderr)
-        sys.exit(2)
+        raise OSError(f"{release}: {done.stdout}{done.stderr}")
     results = map(json.loads, done.stdout.splitlines())
     return {Path(r["file"]): [f"{f['path']}: {f['message']}" for f in r["findings"] if f["level"] == "ERROR"]
             for r in results}
@@ -59,7 +60,14 @@ def main() -> int:
     arguments.add_argument("release", nargs="*", default=list(RELEASES))
     given = arguments.parse_args()
     bases = given.bases or Path(given.venvs).parent / "bases"
-    problems = [problem for release in given.release for problem in check(release, given.venvs, bases)]
+    # Importing a release keeps one core busy for seconds.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(lambda release: check(release, given.venvs, bases), given.release)
+        try:
+            problems = [problem for of_release in found for problem in of_release]
+        except OSError as error:
+            print(f"selftest: {error}", file=sys.stderr)
+            return 2
     print("\n".join(problems), end="\n" if problems else "")
     return 1 if problems else 0
 

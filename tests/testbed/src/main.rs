@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use llsd_testbed::toolchain::{self, Release, Tool};
 use llsd_testbed::{ControlPlane, State, Testbed};
@@ -141,14 +141,18 @@ fn down() -> Result<ExitCode> {
 }
 
 async fn env() -> Result<ExitCode> {
-    let mut found = ExitCode::FAILURE;
+    let mut runs = false;
     for choice in Choice::ALL {
         if let Some(state) = choice.running().await? {
             print_variables(choice, &state);
-            found = ExitCode::SUCCESS;
+            runs = true;
         }
     }
-    Ok(found)
+    ensure!(
+        runs,
+        "no control plane runs; start one with `cargo xtask control-plane up`"
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn run(choices: &[Choice], command: &[String]) -> Result<ExitCode> {
