@@ -197,13 +197,6 @@ pub fn ensure_built(cache: &Path, tools: &[Tool]) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// The binary of one tool, built if necessary.
-pub fn ensure_one(cache: &Path, tool: Tool) -> Result<PathBuf> {
-    ensure_built(cache, &[tool])?
-        .pop()
-        .context("no tool was asked for")
-}
-
 fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
     let binary = built_path(cache, tool)?;
     let folder = binary.parent().context("the cache has no parent folder")?;
