@@ -5,7 +5,7 @@
 //! plugin or the cluster (does the model's provider exist, does the Secret) is not asked here.
 
 mod external;
-mod names;
+pub(crate) mod names;
 mod networking;
 mod object;
 mod providers;
@@ -32,6 +32,7 @@ use crate::crd;
 use crate::document;
 use crate::field_path::FieldPath;
 use crate::rejection::{Findings, Notice, Rejections};
+use crate::rules;
 use crate::structure;
 use crate::v1alpha2::{Distribution, DistributionSource, DistributionSpec, ProviderApi};
 
@@ -363,15 +364,11 @@ fn check_source(source: &DistributionSource, findings: &mut Findings) -> Option<
             Some(ServerSource::Image(image.clone()))
         }
         (Some(_), Some(_)) => {
-            findings.refuse(&path, "has both name and image", "keep one of them");
+            findings.breaks(&rules::ONE_SOURCE, &path);
             None
         }
         (None, None) => {
-            findings.refuse(
-                &path,
-                "has neither name nor image",
-                "add name: starter, or the image of a server",
-            );
+            findings.breaks(&rules::SOME_SOURCE, &path);
             None
         }
     }
@@ -384,18 +381,34 @@ fn refuse_beside_override(spec: &DistributionSpec, findings: &mut Findings) {
     workload::check_override(config, findings);
     let path = FieldPath::spec();
     let excluded = [
-        (path.field("providers"), spec.providers.is_some()),
-        (path.field("resources"), spec.resources.is_some()),
-        (path.field("storage"), spec.storage.is_some()),
-        (path.field("disabled"), spec.disabled.is_some()),
         (
+            &rules::OVERRIDE_WITHOUT_PROVIDERS,
+            path.field("providers"),
+            spec.providers.is_some(),
+        ),
+        (
+            &rules::OVERRIDE_WITHOUT_RESOURCES,
+            path.field("resources"),
+            spec.resources.is_some(),
+        ),
+        (
+            &rules::OVERRIDE_WITHOUT_STORAGE,
+            path.field("storage"),
+            spec.storage.is_some(),
+        ),
+        (
+            &rules::OVERRIDE_WITHOUT_DISABLED,
+            path.field("disabled"),
+            spec.disabled.is_some(),
+        ),
+        (
+            &rules::OVERRIDE_WITHOUT_BASE,
             path.at(&["distribution", "baseConfig"]),
             spec.distribution.base_config.is_some(),
         ),
     ];
-    for (field, _) in excluded.iter().filter(|(_, given)| *given) {
-        let problem = "is given beside overrideConfig, which is a complete configuration";
-        findings.refuse(field, problem, "remove it, or remove overrideConfig");
+    for (rule, field, _) in excluded.iter().filter(|(_, _, given)| *given) {
+        findings.breaks(rule, field);
     }
 }
 

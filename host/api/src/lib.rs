@@ -23,17 +23,29 @@
 //! | layer | who can refuse: schema, CRD rule, admission policy, webhook |
 //! | carried field | what one version of the API cannot say; it travels in an annotation |
 
+mod admission_policy;
 pub mod checked;
 mod crd;
 mod document;
 mod field_path;
 mod rejection;
+pub mod rules;
 mod schema;
+pub mod schema_plugin;
 mod structure;
+pub mod v1alpha1;
 pub mod v1alpha2;
 
+pub use admission_policy::{
+    POLICY_NAME, admission_policy, admission_policy_binding, policy_manifests,
+};
 pub use checked::{Checked, Verdict, check, review};
+pub use crd::{
+    CONVERSION_PATH, ConversionWebhook, Manifest, WebhookEndpoint, crd_manifests, distribution_crd,
+    schema_plugin_crd,
+};
 pub use document::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, GROUP, KIND};
 pub use field_path::FieldPath;
 pub use rejection::{Notice, Rejection, Rejections, choices, nearest};
+pub use schema_plugin::SchemaPlugin;
 pub use v1alpha2::{Distribution, DistributionSpec, DistributionStatus};

@@ -4,6 +4,7 @@
 //! once, in the order of their places.
 
 use crate::field_path::FieldPath;
+use crate::rules::Rule;
 
 /// One reason to refuse a resource, addressed to whoever wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -106,6 +107,11 @@ impl Findings {
             problem: problem.into(),
             fix: fix.into(),
         });
+    }
+
+    /// Refuses what breaks a rule, in the rule's own words.
+    pub(crate) fn breaks(&mut self, rule: &Rule, field: &FieldPath) {
+        self.refuse(field, rule.problem, rule.fix);
     }
 
     pub(crate) fn note(

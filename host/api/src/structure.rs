@@ -7,8 +7,10 @@
 
 use serde_json::{Map, Value};
 
+use crate::checked::names;
 use crate::field_path::FieldPath;
 use crate::rejection::{Findings, choices};
+use crate::schema::QUANTITY;
 
 /// Compares `value` with `schema`, repairs what would not parse, and returns the places repaired.
 pub(crate) fn compare(
@@ -59,7 +61,10 @@ impl Walk<'_> {
             );
             return false;
         }
-        self.choice(value, schema, path);
+        if !self.choice(value, schema, path) {
+            return false;
+        }
+        self.amount(value, schema, path);
         match value {
             Value::Object(map) => self.object(map, schema, path),
             Value::Array(items) => return self.list(items, schema, path),
@@ -177,21 +182,40 @@ impl Walk<'_> {
                 let problem = format!("repeats {}", path.index(first));
                 self.findings
                     .refuse(&path.index(position), problem, "remove one of the two");
+                self.repaired.push(path.index(position));
             }
         }
     }
 
-    fn choice(&mut self, value: &Value, schema: &Value, path: &FieldPath) {
+    /// False when the value is none of the choices; no type could hold it.
+    fn choice(&mut self, value: &Value, schema: &Value, path: &FieldPath) -> bool {
         let Some(known) = schema["enum"].as_array() else {
+            return true;
+        };
+        if known.contains(value) {
+            return true;
+        }
+        let wrong = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let fix = choices(&wrong, known.iter().filter_map(Value::as_str));
+        self.findings
+            .refuse(path, format!("{value} is not one of the choices"), fix);
+        false
+    }
+
+    /// The one pattern of our schemas. Everything else that is a matter of letters has better words
+    /// in the checks of meaning.
+    fn amount(&mut self, value: &Value, schema: &Value, path: &FieldPath) {
+        let Some(text) = value.as_str().filter(|_| schema["pattern"] == QUANTITY) else {
             return;
         };
-        if !known.contains(value) {
-            let wrong = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            let fix = choices(&wrong, known.iter().filter_map(Value::as_str));
-            self.findings
-                .refuse(path, format!("{value} is not one of the choices"), fix);
+        if let Some(problem) = names::quantity(text) {
+            self.findings.refuse(
+                path,
+                format!("{text:?} {problem}"),
+                "give an amount such as 500m, 2 or 10Gi",
+            );
             self.repaired.push(path.clone());
         }
     }

@@ -8,6 +8,7 @@ use super::names;
 use super::object::{self, Object};
 use crate::field_path::FieldPath;
 use crate::rejection::Findings;
+use crate::rules;
 use crate::structure::found;
 use crate::v1alpha2::{AllowedFrom, CaBundle, Networking, Tls};
 
@@ -159,8 +160,7 @@ fn check_tls(tls: &Tls, path: &FieldPath, findings: &mut Findings) -> Option<Str
     let secret = path.field("secretName");
     match (tls.enabled, tls.secret_name.as_deref()) {
         (Some(true), None) => {
-            let fix = "add the name of a Secret of type kubernetes.io/tls";
-            findings.refuse(&secret, "is missing, and tls.enabled needs it", fix);
+            findings.breaks(&rules::TLS_NEEDS_SECRET, &secret);
             None
         }
         (None | Some(true), Some(name)) => {

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::names;
-use super::object::Object;
+use super::object::{self, Object};
 use crate::field_path::FieldPath;
 use crate::rejection::Findings;
+use crate::rules;
 use crate::structure::found;
 use crate::v1alpha2::SecretReference;
 
@@ -49,6 +50,8 @@ impl TextOrReference {
     }
 }
 
+const SECRET_FIX: &str = "give the name of a Secret in the same namespace";
+const KEY_FIX: &str = "give the key within the Secret";
 const FIX: &str = "write {name: <secret>, key: <key in it>}";
 
 /// The variable of `field` (`apiKey`, `secretRefs.fooBar`) of `owner` (a provider id, `kv`, `sql`).
@@ -133,18 +136,8 @@ fn named(
     env: String,
     findings: &mut Findings,
 ) -> Option<Reference> {
-    let secret = object.required_text(
-        "name",
-        names::subdomain,
-        "give the name of a Secret in the same namespace",
-        findings,
-    );
-    let key = object.required_text(
-        "key",
-        names::data_key,
-        "give the key within the Secret",
-        findings,
-    );
+    let secret = object.required_text("name", names::subdomain, SECRET_FIX, findings);
+    let key = object.required_text("key", names::data_key, KEY_FIX, findings);
     Some(Reference {
         path: path.clone(),
         secret: secret?,
@@ -160,8 +153,39 @@ pub(super) fn read_typed(
     env: String,
     findings: &mut Findings,
 ) -> Option<Reference> {
-    let value = serde_json::to_value(reference).unwrap_or_default();
-    read(&value, path, env, findings)
+    let SecretReference {
+        name,
+        key,
+        secret_key_ref,
+    } = reference;
+    let (secret, key, below) = match (name, key, secret_key_ref) {
+        (Some(name), Some(key), None) => (name, key, path.clone()),
+        (None, None, Some(inner)) => (&inner.name, &inner.key, path.field("secretKeyRef")),
+        _ => {
+            findings.breaks(&rules::REFERENCE_FORM, path);
+            return None;
+        }
+    };
+    object::typed_text(
+        secret,
+        &below.field("name"),
+        names::subdomain(secret),
+        SECRET_FIX,
+        findings,
+    );
+    object::typed_text(
+        key,
+        &below.field("key"),
+        names::data_key(key),
+        KEY_FIX,
+        findings,
+    );
+    Some(Reference {
+        path: path.clone(),
+        secret: secret.clone(),
+        key: key.clone(),
+        env,
+    })
 }
 
 /// Refuses references that would share a variable, with each other or with a name `reserved` for

@@ -9,6 +9,7 @@ use super::object;
 use super::secrets::{self, Reference, TextOrReference};
 use crate::field_path::FieldPath;
 use crate::rejection::Findings;
+use crate::rules::{self, Rule};
 use crate::v1alpha2::{KvKind, KvStorage, SqlKind, SqlStorage, StateStorage};
 
 /// Key-value storage.
@@ -141,11 +142,7 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option
     match kind {
         Some(KvKind::Redis) => {
             let Some(endpoint) = endpoint else {
-                findings.refuse(
-                    &path.field("endpoint"),
-                    "is missing, and redis needs it",
-                    "add endpoint: redis://<host>:6379",
-                );
+                findings.breaks(&rules::REDIS_NEEDS_ENDPOINT, &path.field("endpoint"));
                 return None;
             };
             let fix = "give an address such as redis://redis:6379";
@@ -162,7 +159,13 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option
             })
         }
         kind => {
-            refuse_server_fields(kind.is_some(), &used, path, "redis", findings);
+            refuse_server_fields(
+                kind.is_some(),
+                &used,
+                path,
+                ("redis", &rules::KV_NEEDS_TYPE),
+                findings,
+            );
             Some(CheckedKv::Sqlite)
         }
     }
@@ -173,18 +176,15 @@ fn refuse_server_fields(
     has_type: bool,
     used: &[(&str, bool)],
     path: &FieldPath,
-    server: &str,
+    (server, rule): (&str, &Rule),
     findings: &mut Findings,
 ) {
     let mut used = used
         .iter()
         .filter(|(_, used)| *used)
         .map(|(field, _)| *field);
-    if !has_type {
-        if let Some(field) = used.next() {
-            let problem = format!("is missing, so that it is sqlite, which has no {field}");
-            findings.refuse(&path.field("type"), problem, format!("add type: {server}"));
-        }
+    if !has_type && used.next().is_some() {
+        findings.breaks(rule, &path.field("type"));
         return;
     }
     for field in used {
@@ -259,7 +259,13 @@ fn check_sql(sql: &SqlStorage, path: &FieldPath, findings: &mut Findings) -> Opt
             None
         }
         (kind, _, _) => {
-            refuse_server_fields(kind.is_some(), &used, path, "postgres", findings);
+            refuse_server_fields(
+                kind.is_some(),
+                &used,
+                path,
+                ("postgres", &rules::SQL_NEEDS_TYPE),
+                findings,
+            );
             Some(CheckedSql::Sqlite)
         }
     }

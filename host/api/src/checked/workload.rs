@@ -12,6 +12,7 @@ use super::object;
 use super::secrets::VARIABLE_PREFIX;
 use crate::field_path::FieldPath;
 use crate::rejection::Findings;
+use crate::rules;
 use crate::v1alpha2::{Autoscaling, DisruptionBudget, OverrideConfig, Overrides, Volume, Workload};
 
 /// Size of a volume that asks for none.
@@ -171,24 +172,13 @@ fn check_autoscaling(
         target_cpu_utilization,
         target_memory_utilization_percentage,
     } = *scaling;
-    if let Some(min) = min_replicas.filter(|min| *min > max_replicas) {
-        let problem = format!("{max_replicas} is less than minReplicas, which is {min}");
-        findings.refuse(
-            &path.field("maxReplicas"),
-            problem,
-            format!("use {min} or more, or lower minReplicas"),
-        );
+    if min_replicas.is_some_and(|min| min > max_replicas) {
+        findings.breaks(&rules::MAX_OVER_MIN, &path.field("maxReplicas"));
     }
     if let (Some(long), Some(short)) = (target_cpu_utilization_percentage, target_cpu_utilization)
         && long != short
     {
-        let problem =
-            format!("{short} contradicts targetCPUUtilizationPercentage, which is {long}");
-        findings.refuse(
-            &path.field("targetCPUUtilization"),
-            problem,
-            "remove it: both mean the same",
-        );
+        findings.breaks(&rules::ONE_CPU_TARGET, &path.field("targetCPUUtilization"));
     }
     CheckedAutoscaling {
         min_replicas,
@@ -235,11 +225,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, findings: &mut Findings) -> C
 /// An empty path means the default, as it did in v1alpha1.
 fn check_mount_path(mount: &str, path: &FieldPath, findings: &mut Findings) {
     if !mount.is_empty() && (!mount.starts_with('/') || mount.contains(':')) {
-        findings.refuse(
-            path,
-            format!("{mount:?} is no absolute path"),
-            "begin it with /, and use no colon",
-        );
+        findings.breaks(&rules::ABSOLUTE_MOUNT, path);
     }
 }
 
@@ -271,19 +257,11 @@ fn check_budget(
         (Some(min), None) => Some(CheckedBudget::MinAvailable(min.clone())),
         (None, Some(max)) => Some(CheckedBudget::MaxUnavailable(max.clone())),
         (Some(_), Some(_)) => {
-            findings.refuse(
-                path,
-                "has both minAvailable and maxUnavailable",
-                "keep one of them",
-            );
+            findings.breaks(&rules::ONE_BUDGET, path);
             None
         }
         (None, None) => {
-            findings.refuse(
-                path,
-                "has neither minAvailable nor maxUnavailable",
-                "add one of them, or remove podDisruptionBudget",
-            );
+            findings.breaks(&rules::SOME_BUDGET, path);
             None
         }
     }

@@ -27,7 +27,7 @@ pub struct DistributionStatus {
     pub distribution_config: Option<DistributionConfig>,
     /// How each part stands, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
     /// Pods that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,7 @@ pub struct Workload {
     pub workers: Option<i32>,
     /// CPU and memory of the server container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::kubernetes::<core::ResourceRequirements>")]
     pub resources: Option<core::ResourceRequirements>,
     /// Number of pods by load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +35,7 @@ pub struct Workload {
     pub pod_disruption_budget: Option<DisruptionBudget>,
     /// How pods spread over nodes and zones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
+    #[schemars(schema_with = "schema::kubernetes_list::<core::TopologySpreadConstraint, 32>")]
     pub topology_spread_constraints: Option<Vec<core::TopologySpreadConstraint>>,
     /// What to change about the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,7 +117,7 @@ pub struct Overrides {
     pub container_name: Option<String>,
     /// Variables of the server container. Names that begin with LLSD_ belong to the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512))]
+    #[schemars(schema_with = "schema::kubernetes_list::<core::EnvVar, 512>")]
     pub env: Option<Vec<core::EnvVar>>,
     /// Replaces the image's entry point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,11 +129,11 @@ pub struct Overrides {
     pub args: Option<Vec<String>>,
     /// Volumes to add to the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
+    #[schemars(schema_with = "schema::kubernetes_list::<core::Volume, 128>")]
     pub volumes: Option<Vec<core::Volume>>,
     /// Mounts to add to the server container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 256))]
+    #[schemars(schema_with = "schema::kubernetes_list::<core::VolumeMount, 256>")]
     pub volume_mounts: Option<Vec<core::VolumeMount>>,
     /// Seconds between the request to stop and the end. Absent: 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +141,6 @@ pub struct Overrides {
     pub termination_grace_period_seconds: Option<i64>,
     /// Secrets with registry credentials, for the pod and for reading the image's labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
+    #[schemars(schema_with = "schema::kubernetes_list::<core::LocalObjectReference, 32>")]
     pub image_pull_secrets: Option<Vec<core::LocalObjectReference>>,
 }

@@ -1,0 +1,148 @@
+//! The ValidatingAdmissionPolicy, built from the table of rules.
+//!
+//! It asks what the definition's own rules cannot: a policy sees inside the parts of a resource
+//! that may have several shapes. It needs nothing that runs, so it also holds while the operator is
+//! away.
+
+use serde_json::{Value, json};
+
+use crate::crd::{Manifest, yaml};
+use crate::document::GROUP;
+use crate::rules::{Expression, MATCH_CONDITION, POLICY_VARIABLES, Rule, rules};
+
+/// Name of the policy and of its binding.
+pub const POLICY_NAME: &str = "llamastackdistributions.llamastack.io";
+
+/// The policy, as `admissionregistration.k8s.io/v1` has it.
+pub fn admission_policy() -> Value {
+    let variables = POLICY_VARIABLES
+        .iter()
+        .map(|(name, expression)| json!({ "name": name, "expression": expression }));
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": POLICY_NAME },
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                // Requests in the other version are converted first, and asked the same.
+                "matchPolicy": "Equivalent",
+                "resourceRules": [{
+                    "apiGroups": [GROUP],
+                    "apiVersions": ["v1alpha2"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["llamastackdistributions"],
+                }],
+            },
+            "matchConditions": [{ "name": "spec-changed", "expression": MATCH_CONDITION }],
+            "variables": variables.collect::<Vec<_>>(),
+            "validations": rules().filter_map(validation).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// What puts the policy into effect, everywhere.
+pub fn admission_policy_binding() -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": POLICY_NAME },
+        "spec": { "policyName": POLICY_NAME, "validationActions": ["Deny"] },
+    })
+}
+
+/// Both as YAML, with their names below `deploy/kustomize/policy`.
+pub fn policy_manifests() -> Vec<Manifest> {
+    vec![
+        Manifest {
+            file: "policy.yaml",
+            yaml: yaml(&admission_policy()),
+        },
+        Manifest {
+            file: "binding.yaml",
+            yaml: yaml(&admission_policy_binding()),
+        },
+    ]
+}
+
+fn validation(rule: &Rule) -> Option<Value> {
+    let said = format!("{}; {}", rule.problem, rule.fix);
+    match rule.expression? {
+        Expression::Crd { .. } => None,
+        Expression::Policy {
+            rule: expression,
+            field,
+        } => {
+            let mut validation =
+                json!({ "expression": expression, "message": format!("{field}: {said}") });
+            if rule.id == "unique-ids" {
+                validation["messageExpression"] = json!(format!(
+                    "'{field}: ' + variables.repeated + ': {}; {}'",
+                    rule.problem, rule.fix
+                ));
+            }
+            Some(validation)
+        }
+        Expression::PolicyPerApi {
+            rule: expression,
+            suffix,
+        } => {
+            let places = format!(
+                "variables.providers.filter(k, !({expression})).map(k, 'spec.providers.' + k + '{suffix}').join(', ')"
+            );
+            Some(json!({
+                "expression": format!("variables.providers.all(k, {expression})"),
+                "message": format!("spec.providers.*{suffix}: {said}"),
+                "messageExpression": format!("{places} + {}", quoted(&format!(": {said}"))),
+            }))
+        }
+    }
+}
+
+/// A text as CEL writes it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_validation_says_field_problem_and_fix() {
+        let policy = admission_policy();
+        let validations = policy["spec"]["validations"].as_array().unwrap();
+        assert!(validations.len() >= 15, "{}", validations.len());
+        for validation in validations {
+            let message = validation["message"].as_str().unwrap();
+            let (field, rest) = message.split_once(": ").unwrap();
+            assert!(
+                field.starts_with("spec.") || field == "metadata.name",
+                "{message}"
+            );
+            assert!(rest.contains("; "), "{message}");
+            assert!(
+                !message.contains('\n') && message.len() <= 1024,
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_binding_denies_by_the_policy() {
+        assert_eq!(
+            admission_policy_binding()["spec"]["policyName"],
+            admission_policy()["metadata"]["name"]
+        );
+        let files: Vec<_> = policy_manifests()
+            .into_iter()
+            .map(|manifest| manifest.file)
+            .collect();
+        assert_eq!(files, ["policy.yaml", "binding.yaml"]);
+    }
+
+    #[test]
+    fn quoted_texts_stay_one_text() {
+        assert_eq!(quoted(r"it's a \ b"), r"'it\'s a \\ b'");
+    }
+}

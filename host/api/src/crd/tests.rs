@@ -1,0 +1,389 @@
+use super::*;
+
+/// Calls `look` with every node of a schema, its place, and whether Kubernetes owns it.
+fn walk(schema: &Value, place: &str, foreign: bool, look: &mut impl FnMut(&Value, &str, bool)) {
+    look(schema, place, foreign);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        walk(
+            property,
+            &format!("{place}.{name}"),
+            foreign || is_foreign(place, name),
+            look,
+        );
+    }
+    for below in ["items", "additionalProperties"] {
+        if schema[below].is_object() {
+            walk(&schema[below], &format!("{place}.{below}"), foreign, look);
+        }
+    }
+}
+
+/// Types of Kubernetes itself, whose bounds are not ours.
+fn is_foreign(place: &str, name: &str) -> bool {
+    let workload = [
+        "resources",
+        "topologySpreadConstraints",
+        "env",
+        "volumes",
+        "volumeMounts",
+        "imagePullSecrets",
+    ];
+    (place.contains(".workload") && workload.contains(&name)) || name == "conditions"
+}
+
+fn schemas() -> Vec<(String, Value)> {
+    let crds = [distribution(None), schema_plugin()];
+    let versions = crds.iter().flat_map(|crd| {
+        let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+        let versions = crd["spec"]["versions"].as_array().unwrap().clone();
+        versions.into_iter().map(move |version| {
+            let name = format!("{kind}/{}", version["name"].as_str().unwrap());
+            (name, version["schema"]["openAPIV3Schema"].clone())
+        })
+    });
+    versions.collect()
+}
+
+#[test]
+fn every_node_is_structural() {
+    for (name, schema) in schemas() {
+        walk(&schema, &name, false, &mut |node, place, _| {
+            let typeless = node.get("type").is_none();
+            let keeps = node["x-kubernetes-preserve-unknown-fields"] == true
+                || node["x-kubernetes-int-or-string"] == true;
+            assert!(!typeless || keeps, "{place} has no type and keeps nothing");
+            assert!(
+                node["additionalProperties"] != true,
+                "{place} would lose what is nested"
+            );
+            assert!(node.get("nullable").is_none(), "{place} takes null");
+            assert!(
+                node.get("$ref").is_none() && node.get("title").is_none(),
+                "{place}"
+            );
+            if let Some(format) = node["format"].as_str() {
+                assert!(
+                    ["int32", "int64", "date-time", "double"].contains(&format),
+                    "{place} has the format {format}"
+                );
+            }
+            if node["type"] == "object"
+                && node.get("properties").is_none()
+                && node.get("additionalProperties").is_none()
+            {
+                assert!(
+                    keeps || place.contains("Distribution/v1alpha1"),
+                    "{place} would lose everything"
+                );
+            }
+            for combination in ["anyOf", "oneOf", "allOf", "not"] {
+                assert!(node.get(combination).is_none(), "{place} combines schemas");
+            }
+        });
+    }
+}
+
+#[test]
+fn everything_of_ours_is_bounded_and_described() {
+    for (name, schema) in schemas()
+        .into_iter()
+        .filter(|(name, _)| name != "LlamaStackDistribution/v1alpha1")
+    {
+        walk(&schema, &name, false, &mut |node, place, foreign| {
+            if node["type"] == "array" {
+                assert!(
+                    foreign || node.get("maxItems").is_some(),
+                    "{place} has no bound"
+                );
+            }
+            if !foreign && place.contains(".spec.") {
+                if node["type"] == "string" && node.get("enum").is_none() {
+                    assert!(node.get("maxLength").is_some(), "{place} has no bound");
+                }
+                if node["type"] == "integer" {
+                    assert!(
+                        node.get("minimum").is_some() && node.get("maximum").is_some(),
+                        "{place} has no range"
+                    );
+                }
+                let is_field =
+                    !place.ends_with(".items") && !place.ends_with(".additionalProperties");
+                assert!(
+                    !is_field || node.get("description").is_some(),
+                    "{place} explains nothing"
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn only_the_first_version_has_defaults_and_they_are_the_old_ones() {
+    let mut found = Vec::new();
+    for (name, schema) in schemas() {
+        walk(&schema, &name, false, &mut |node, place, _| {
+            if let Some(default) = node.get("default") {
+                found.push((place.to_owned(), default.clone()));
+            }
+        });
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let prefix = "LlamaStackDistribution/v1alpha1.spec";
+    assert_eq!(
+        found,
+        [
+            (format!("{prefix}.network.exposeRoute"), json!(false)),
+            (format!("{prefix}.replicas"), json!(1)),
+            (
+                format!("{prefix}.server.containerSpec.name"),
+                json!("llama-stack")
+            ),
+        ]
+    );
+}
+
+/// The names that follow `self` in an expression: `self.a.b` gives `a.b`.
+fn mentioned(expression: &str) -> Vec<Vec<&str>> {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
+    let after = expression
+        .match_indices("self.")
+        .map(|(start, _)| &expression[start + 5..]);
+    after
+        .map(|rest| {
+            rest.split(|c| !word(c))
+                .next()
+                .unwrap()
+                .split('.')
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn rules_name_only_fields_that_have_a_type() {
+    let mut count = 0;
+    for (name, schema) in schemas() {
+        walk(&schema, &name, false, &mut |node, place, _| {
+            for validation in node["x-kubernetes-validations"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                count += 1;
+                let message = validation["message"].as_str().unwrap();
+                assert!(!message.contains('\n'), "{message}");
+                for names in mentioned(validation["rule"].as_str().unwrap()) {
+                    let mut at = node;
+                    for field in names
+                        .iter()
+                        .take_while(|name| !["size", "matches", "startsWith"].contains(*name))
+                    {
+                        at = &at["properties"][field];
+                        let visible =
+                            at.get("type").is_some() || at["x-kubernetes-int-or-string"] == true;
+                        assert!(visible, "{place}: a rule names {field}, which has no type");
+                    }
+                }
+                if let Some(path) = validation["fieldPath"].as_str() {
+                    let target = path[1..]
+                        .split('.')
+                        .fold(node, |at, field| &at["properties"][field]);
+                    assert!(target.is_object(), "{place}: there is no {path}");
+                }
+            }
+        });
+    }
+    assert!(count >= 20, "{count}");
+}
+
+#[test]
+fn no_field_of_the_specification_is_missing() {
+    let spec = &V1ALPHA2_SCHEMA["properties"]["spec"];
+    let fields = [
+        "distribution.name",
+        "distribution.image",
+        "distribution.schema",
+        "distribution.baseConfig.configMapName",
+        "providers.inference",
+        "providers.vectorIo",
+        "resources.models",
+        "resources.tools",
+        "resources.shields",
+        "storage.kv.type",
+        "storage.kv.endpoint",
+        "storage.kv.password",
+        "storage.sql.type",
+        "storage.sql.connectionString",
+        "storage.sql.host",
+        "disabled",
+        "networking.port",
+        "networking.tls.enabled",
+        "networking.tls.secretName",
+        "networking.tls.caBundle.configMapName",
+        "networking.tls.caBundle.configMapKeys",
+        "networking.expose",
+        "networking.allowedFrom.namespaces",
+        "networking.allowedFrom.labels",
+        "workload.replicas",
+        "workload.workers",
+        "workload.resources",
+        "workload.autoscaling.minReplicas",
+        "workload.autoscaling.targetCPUUtilization",
+        "workload.autoscaling.targetCPUUtilizationPercentage",
+        "workload.storage.size",
+        "workload.storage.mountPath",
+        "workload.podDisruptionBudget.minAvailable",
+        "workload.topologySpreadConstraints",
+        "workload.overrides.serviceAccountName",
+        "workload.overrides.env",
+        "workload.overrides.command",
+        "workload.overrides.args",
+        "workload.overrides.volumes",
+        "workload.overrides.volumeMounts",
+        "externalProviders.inference",
+        "overrideConfig.configMapName",
+    ];
+    for field in fields {
+        let node = field
+            .split('.')
+            .fold(spec, |node, name| &node["properties"][name]);
+        assert!(node.is_object(), "there is no spec.{field}");
+    }
+}
+
+#[test]
+fn the_definitions_fit_into_an_annotation() {
+    for manifest in crd_manifests(None) {
+        let crd: Value = serde_saphyr::from_str(&manifest.yaml).unwrap();
+        let bytes = serde_json::to_vec(&crd).unwrap().len();
+        // What `kubectl apply` stores of an object beside it, at most; half of it leaves room to grow.
+        assert!(bytes < 262_144 / 2, "{} has {bytes} bytes", manifest.file);
+    }
+}
+
+#[test]
+fn the_definition_names_what_users_type() {
+    let webhook = ConversionWebhook {
+        endpoint: WebhookEndpoint::Service {
+            namespace: "llsd".into(),
+            name: "llsd-webhook".into(),
+            port: 443,
+        },
+        ca_bundle: Some("pem".into()),
+    };
+    let crd = distribution_crd(Some(&webhook));
+    assert_eq!(
+        crd.metadata.name.as_deref(),
+        Some("llamastackdistributions.llamastack.io")
+    );
+    assert_eq!(crd.spec.names.short_names, Some(vec!["llsd".to_owned()]));
+    assert_eq!(crd.spec.scope, "Namespaced");
+    let versions: Vec<_> = crd
+        .spec
+        .versions
+        .iter()
+        .map(|v| (v.name.as_str(), v.served, v.storage))
+        .collect();
+    assert_eq!(
+        versions,
+        [("v1alpha2", true, true), ("v1alpha1", true, false)]
+    );
+    assert!(
+        crd.spec
+            .versions
+            .iter()
+            .all(|v| v.subresources.as_ref().unwrap().status.is_some())
+    );
+    let client = crd
+        .spec
+        .conversion
+        .unwrap()
+        .webhook
+        .unwrap()
+        .client_config
+        .unwrap();
+    assert_eq!(client.service.unwrap().path.as_deref(), Some("/convert"));
+    assert_eq!(client.ca_bundle.unwrap().0, b"pem");
+
+    let outside = ConversionWebhook {
+        endpoint: WebhookEndpoint::Url("https://127.0.0.1:1/convert".into()),
+        ca_bundle: None,
+    };
+    let conversion = distribution_crd(Some(&outside)).spec.conversion.unwrap();
+    assert_eq!(
+        conversion
+            .webhook
+            .unwrap()
+            .client_config
+            .unwrap()
+            .url
+            .as_deref(),
+        Some("https://127.0.0.1:1/convert")
+    );
+    assert_eq!(schema_plugin_crd().spec.scope, "Cluster");
+}
+
+#[test]
+fn columns_and_selectable_fields_of_the_first_version_are_the_old_ones() {
+    let crd = distribution_crd(None);
+    let version = crd
+        .spec
+        .versions
+        .iter()
+        .find(|version| version.name == "v1alpha1")
+        .unwrap();
+    let columns: Vec<_> = version
+        .additional_printer_columns
+        .iter()
+        .flatten()
+        .map(|column| column.name.as_str())
+        .collect();
+    assert_eq!(
+        columns,
+        [
+            "Phase",
+            "Operator Version",
+            "Server Version",
+            "Available",
+            "Age"
+        ]
+    );
+    let selectable: Vec<_> = version
+        .selectable_fields
+        .iter()
+        .flatten()
+        .map(|field| field.json_path.as_str())
+        .collect();
+    assert_eq!(
+        selectable,
+        [
+            ".spec.server.userConfig.configMapName",
+            ".spec.server.userConfig.configMapNamespace",
+            ".spec.server.tlsConfig.caBundle.configMapName",
+            ".spec.server.tlsConfig.caBundle.configMapNamespace",
+        ]
+    );
+}
+
+#[test]
+fn committed_manifests_are_the_generated_ones() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/kustomize");
+    let crds = crd_manifests(None)
+        .into_iter()
+        .map(|manifest| ("crd", manifest));
+    let policy = crate::admission_policy::policy_manifests()
+        .into_iter()
+        .map(|manifest| ("policy", manifest));
+    for (part, manifest) in crds.chain(policy) {
+        let path = format!("{folder}/{part}/{}", manifest.file);
+        if std::env::var_os("LLSD_GENERATE").is_some() {
+            std::fs::create_dir_all(format!("{folder}/{part}")).unwrap();
+            std::fs::write(&path, &manifest.yaml).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == manifest.yaml,
+            "{path} is out of date; run cargo xtask generate"
+        );
+    }
+}

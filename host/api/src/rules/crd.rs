@@ -1,0 +1,317 @@
+//! Rules over the parts of a resource that have a type: the API server asks them by itself.
+
+use super::{Example, Expression, Layer, Rule, example};
+
+const fn rule(
+    id: &'static str,
+    at: &'static [&'static str],
+    (rule, field_path): (&'static str, Option<&'static str>),
+    (problem, fix): (&'static str, &'static str),
+    examples: &'static [Example],
+) -> Rule {
+    let expression = Some(Expression::Crd {
+        at,
+        rule,
+        field_path,
+    });
+    Rule {
+        id,
+        layer: Layer::Crd,
+        problem,
+        fix,
+        expression,
+        examples,
+    }
+}
+
+pub(super) const RULES: &[Rule] = &[
+    ONE_SOURCE,
+    SOME_SOURCE,
+    OVERRIDE_WITHOUT_PROVIDERS,
+    OVERRIDE_WITHOUT_RESOURCES,
+    OVERRIDE_WITHOUT_STORAGE,
+    OVERRIDE_WITHOUT_DISABLED,
+    OVERRIDE_WITHOUT_BASE,
+    TLS_NEEDS_SECRET,
+    REDIS_NEEDS_ENDPOINT,
+    KV_NEEDS_TYPE,
+    REFERENCE_FORM,
+    ONE_BUDGET,
+    SOME_BUDGET,
+    MAX_OVER_MIN,
+    ONE_CPU_TARGET,
+    ABSOLUTE_MOUNT,
+];
+
+pub(crate) const ONE_SOURCE: Rule = rule(
+    "one-source",
+    &["spec.distribution"],
+    ("!(has(self.name) && has(self.image))", None),
+    ("has both name and image", "keep one of them"),
+    &[example(
+        "{distribution: {name: starter, image: quay.io/a/b:1}}",
+        "spec.distribution",
+    )],
+);
+
+pub(crate) const SOME_SOURCE: Rule = rule(
+    "some-source",
+    &["spec.distribution"],
+    ("has(self.name) || has(self.image)", None),
+    (
+        "has neither name nor image",
+        "add name: starter, or the image of a server",
+    ),
+    &[
+        example("{distribution: {}}", "spec.distribution"),
+        example(
+            "{distribution: {schema: llama-stack/0.7}}",
+            "spec.distribution",
+        ),
+    ],
+);
+
+const BESIDE_OVERRIDE: (&str, &str) = (
+    "is given beside overrideConfig, which is a complete configuration",
+    "remove it, or remove overrideConfig",
+);
+
+pub(crate) const OVERRIDE_WITHOUT_PROVIDERS: Rule = rule(
+    "override-without-providers",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.providers))",
+        Some(".providers"),
+    ),
+    BESIDE_OVERRIDE,
+    &[
+        example(
+            "{distribution: {name: starter}, overrideConfig: {configMapName: c}, providers: {inference: {provider: vllm}}}",
+            "spec.providers",
+        ),
+        example(
+            "{distribution: {name: starter}, overrideConfig: {configMapName: c}, providers: {}}",
+            "spec.providers",
+        ),
+    ],
+);
+
+pub(crate) const OVERRIDE_WITHOUT_RESOURCES: Rule = rule(
+    "override-without-resources",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.resources))",
+        Some(".resources"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter}, overrideConfig: {configMapName: c}, resources: {models: [m]}}",
+        "spec.resources",
+    )],
+);
+
+pub(crate) const OVERRIDE_WITHOUT_STORAGE: Rule = rule(
+    "override-without-storage",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.storage))",
+        Some(".storage"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter}, overrideConfig: {configMapName: c}, storage: {kv: {type: sqlite}}}",
+        "spec.storage",
+    )],
+);
+
+pub(crate) const OVERRIDE_WITHOUT_DISABLED: Rule = rule(
+    "override-without-disabled",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.disabled))",
+        Some(".disabled"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter}, overrideConfig: {configMapName: c}, disabled: [eval]}",
+        "spec.disabled",
+    )],
+);
+
+pub(crate) const OVERRIDE_WITHOUT_BASE: Rule = rule(
+    "override-without-base",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.distribution.baseConfig))",
+        Some(".distribution.baseConfig"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter, baseConfig: {configMapName: b}}, overrideConfig: {configMapName: c}}",
+        "spec.distribution.baseConfig",
+    )],
+);
+
+pub(crate) const TLS_NEEDS_SECRET: Rule = rule(
+    "tls-needs-secret",
+    &["spec.networking.tls"],
+    (
+        "!(has(self.enabled) && self.enabled) || has(self.secretName)",
+        Some(".secretName"),
+    ),
+    (
+        "is missing, and tls.enabled needs it",
+        "add the name of a Secret of type kubernetes.io/tls",
+    ),
+    &[example(
+        "{distribution: {name: starter}, networking: {tls: {enabled: true}}}",
+        "spec.networking.tls.secretName",
+    )],
+);
+
+pub(crate) const REDIS_NEEDS_ENDPOINT: Rule = rule(
+    "redis-needs-endpoint",
+    &["spec.storage.kv"],
+    (
+        "!(has(self.type) && self.type == 'redis') || has(self.endpoint)",
+        Some(".endpoint"),
+    ),
+    (
+        "is missing, and redis needs it",
+        "add endpoint: redis://<host>:6379",
+    ),
+    &[
+        example(
+            "{distribution: {name: starter}, storage: {kv: {type: redis}}}",
+            "spec.storage.kv.endpoint",
+        ),
+        example(
+            "{distribution: {name: starter}, storage: {kv: {type: redis, password: {name: r, key: p}}}}",
+            "spec.storage.kv.endpoint",
+        ),
+    ],
+);
+
+pub(crate) const KV_NEEDS_TYPE: Rule = rule(
+    "kv-needs-type",
+    &["spec.storage.kv"],
+    (
+        "has(self.type) || !(has(self.endpoint) || has(self.password))",
+        Some(".type"),
+    ),
+    (
+        "is missing, so that it is sqlite, which is a file and has no endpoint or password",
+        "add type: redis",
+    ),
+    &[example(
+        "{distribution: {name: starter}, storage: {kv: {endpoint: 'redis://r:6379'}}}",
+        "spec.storage.kv.type",
+    )],
+);
+
+pub(crate) const REFERENCE_FORM: Rule = rule(
+    "reference-form",
+    &[
+        "spec.storage.kv.password",
+        "spec.storage.sql.connectionString",
+        "spec.storage.sql.password",
+    ],
+    (
+        "has(self.secretKeyRef) ? !has(self.name) && !has(self.key) : has(self.name) && has(self.key)",
+        None,
+    ),
+    (
+        "is no reference to a key of a Secret",
+        "write {name: <secret>, key: <key in it>}",
+    ),
+    &[
+        example(
+            "{distribution: {name: starter}, storage: {kv: {type: redis, endpoint: 'r:1', password: {name: r}}}}",
+            "spec.storage.kv.password",
+        ),
+        example(
+            "{distribution: {name: starter}, storage: {sql: {type: postgres, connectionString: {}}}}",
+            "spec.storage.sql.connectionString",
+        ),
+        example(
+            "{distribution: {name: starter}, storage: {sql: {type: postgres, connectionString: {name: a, key: b, secretKeyRef: {name: a, key: b}}}}}",
+            "spec.storage.sql.connectionString",
+        ),
+    ],
+);
+
+pub(crate) const ONE_BUDGET: Rule = rule(
+    "one-budget",
+    &["spec.workload.podDisruptionBudget"],
+    (
+        "!(has(self.minAvailable) && has(self.maxUnavailable))",
+        None,
+    ),
+    (
+        "has both minAvailable and maxUnavailable",
+        "keep one of them",
+    ),
+    &[example(
+        "{distribution: {name: starter}, workload: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 50%}}}",
+        "spec.workload.podDisruptionBudget",
+    )],
+);
+
+pub(crate) const SOME_BUDGET: Rule = rule(
+    "some-budget",
+    &["spec.workload.podDisruptionBudget"],
+    ("has(self.minAvailable) || has(self.maxUnavailable)", None),
+    (
+        "has neither minAvailable nor maxUnavailable",
+        "add one of them, or remove podDisruptionBudget",
+    ),
+    &[example(
+        "{distribution: {name: starter}, workload: {podDisruptionBudget: {}}}",
+        "spec.workload.podDisruptionBudget",
+    )],
+);
+
+pub(crate) const MAX_OVER_MIN: Rule = rule(
+    "max-over-min",
+    &["spec.workload.autoscaling"],
+    (
+        "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
+        Some(".maxReplicas"),
+    ),
+    ("is less than minReplicas", "raise it, or lower minReplicas"),
+    &[example(
+        "{distribution: {name: starter}, workload: {autoscaling: {minReplicas: 5, maxReplicas: 2}}}",
+        "spec.workload.autoscaling.maxReplicas",
+    )],
+);
+
+pub(crate) const ONE_CPU_TARGET: Rule = rule(
+    "one-cpu-target",
+    &["spec.workload.autoscaling"],
+    (
+        "!has(self.targetCPUUtilization) || !has(self.targetCPUUtilizationPercentage) || self.targetCPUUtilization == self.targetCPUUtilizationPercentage",
+        Some(".targetCPUUtilization"),
+    ),
+    (
+        "contradicts targetCPUUtilizationPercentage, which means the same",
+        "remove it",
+    ),
+    &[example(
+        "{distribution: {name: starter}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 70, targetCPUUtilizationPercentage: 80}}}",
+        "spec.workload.autoscaling.targetCPUUtilization",
+    )],
+);
+
+pub(crate) const ABSOLUTE_MOUNT: Rule = rule(
+    "absolute-mount",
+    &["spec.workload.storage"],
+    (
+        "!has(self.mountPath) || self.mountPath == '' || self.mountPath.startsWith('/')",
+        Some(".mountPath"),
+    ),
+    ("is no absolute path", "begin it with /, and use no colon"),
+    &[example(
+        "{distribution: {name: starter}, workload: {storage: {mountPath: data}}}",
+        "spec.workload.storage.mountPath",
+    )],
+);

@@ -1,0 +1,226 @@
+//! What only [`crate::check`] can say: names, near names, and what spans the whole resource.
+
+use super::{Layer, Rule, example};
+
+const fn rule(
+    id: &'static str,
+    (problem, fix): (&'static str, &'static str),
+    examples: &'static [super::Example],
+) -> Rule {
+    Rule {
+        id,
+        layer: Layer::Webhook,
+        problem,
+        fix,
+        expression: None,
+        examples,
+    }
+}
+
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "names",
+        (
+            "is no name of the cluster",
+            "use lower-case letters, digits, \"-\" and \".\"",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, overrideConfig: {configMapName: My_Config}}",
+                "spec.overrideConfig.configMapName",
+            ),
+            example(
+                "{distribution: {name: starter, baseConfig: {configMapName: a/b}}}",
+                "spec.distribution.baseConfig.configMapName",
+            ),
+            example(
+                "{distribution: {name: starter, baseConfig: {configMapName: a, key: a/b}}}",
+                "spec.distribution.baseConfig.key",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {tls: {secretName: Tls}}}",
+                "spec.networking.tls.secretName",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {tls: {caBundle: {configMapName: Ca}}}}",
+                "spec.networking.tls.caBundle.configMapName",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {tls: {caBundle: {configMapName: ca, configMapKeys: ['../x']}}}}",
+                "spec.networking.tls.caBundle.configMapKeys[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {allowedFrom: {namespaces: [ok, Not_Ok]}}}",
+                "spec.networking.allowedFrom.namespaces[1]",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {allowedFrom: {labels: ['team=frontend']}}}",
+                "spec.networking.allowedFrom.labels[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {serviceAccountName: My SA}}}",
+                "spec.workload.overrides.serviceAccountName",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {imagePullSecrets: [{name: A}]}}}",
+                "spec.workload.overrides.imagePullSecrets[0].name",
+            ),
+            example(
+                "{distribution: {name: starter}, externalProviders: {inference: [{providerId: My_Id, image: a}]}}",
+                "spec.externalProviders.inference[0].providerId",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: redis, endpoint: 'r:1', password: {name: R, key: p}}}}",
+                "spec.storage.kv.password.name",
+            ),
+        ],
+    ),
+    rule(
+        "image-reference",
+        (
+            "is no image reference",
+            "give registry/repository:tag or repository@digest",
+        ),
+        &[
+            example(
+                "{distribution: {image: 'https://quay.io/a/b'}}",
+                "spec.distribution.image",
+            ),
+            example(
+                "{distribution: {image: 'quay.io/a b'}}",
+                "spec.distribution.image",
+            ),
+            example(
+                "{distribution: {name: starter}, externalProviders: {inference: [{providerId: a, image: 'a b'}]}}",
+                "spec.externalProviders.inference[0].image",
+            ),
+        ],
+    ),
+    rule(
+        "schema-id",
+        ("is no schema id", "give a schema such as llama-stack/0.7"),
+        &[example(
+            "{distribution: {name: starter, schema: '0.7'}}",
+            "spec.distribution.schema",
+        )],
+    ),
+    rule(
+        "amount",
+        (
+            "is no amount that makes sense here",
+            "give a size such as 10Gi, or a number of pods",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, workload: {storage: {size: 0Gi}}}",
+                "spec.workload.storage.size",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podDisruptionBudget: {minAvailable: most}}}",
+                "spec.workload.podDisruptionBudget.minAvailable",
+            ),
+        ],
+    ),
+    rule(
+        "variables",
+        (
+            "takes a variable that something else needs",
+            "change the name or id of one of the two",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, providers: {inference: [{id: a-b, provider: vllm, apiKey: {name: s, key: k}}, {id: a_b, provider: vllm, apiKey: {name: s, key: k}}]}}",
+                "spec.providers.inference[1].apiKey",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {id: kv, provider: vllm, secretRefs: {password: {name: s, key: k}}}}, storage: {kv: {type: redis, endpoint: 'r:1', password: {name: s, key: k}}}}",
+                "spec.storage.kv.password",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {vectorIo: {id: sql, provider: pgvector, host: {name: s, key: k}}}, storage: {sql: {type: postgres, connectionString: {name: s, key: k}}}}",
+                "spec.providers.vectorIo.host",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {env: [{name: LLSD_VLLM_API_KEY, value: x}]}}}",
+                "spec.workload.overrides.env[0].name",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {env: [{name: 'A=B', value: x}]}}}",
+                "spec.workload.overrides.env[0].name",
+            ),
+        ],
+    ),
+    rule(
+        "settings-or-secret",
+        (
+            "is set by settings and by secretRefs",
+            "keep one of the two",
+        ),
+        &[example(
+            "{distribution: {name: starter}, providers: {vectorIo: {provider: pgvector, settings: {password: a}, secretRefs: {password: {name: s, key: k}}}}}",
+            "spec.providers.vectorIo.secretRefs.password",
+        )],
+    ),
+    rule(
+        "unique-resources",
+        ("repeats an earlier entry", "remove one of the two"),
+        &[
+            example(
+                "{distribution: {name: starter}, resources: {models: [m, {name: m}]}}",
+                "spec.resources.models[1]",
+            ),
+            example(
+                "{distribution: {name: starter}, resources: {tools: [rag, rag]}}",
+                "spec.resources.tools[1]",
+            ),
+            example(
+                "{distribution: {name: starter}, resources: {shields: [a, {name: a, model: m}]}}",
+                "spec.resources.shields[1]",
+            ),
+            example(
+                "{distribution: {name: starter}, disabled: [postTraining, post_training]}",
+                "spec.disabled[1]",
+            ),
+            example(
+                "{distribution: {name: starter}, externalProviders: {inference: [{providerId: a, image: b}], safety: [{providerId: a, image: c}]}}",
+                "spec.externalProviders.safety[0].providerId",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {volumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]}}}",
+                "spec.workload.overrides.volumes[1].name",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {volumeMounts: [{name: a, mountPath: /a}, {name: b, mountPath: /a}]}}}",
+                "spec.workload.overrides.volumeMounts[1].mountPath",
+            ),
+        ],
+    ),
+    rule(
+        "disabled-form",
+        (
+            "is neither an API nor a provider",
+            "write an API (eval) or one provider of it (inference/ollama)",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, disabled: ['inference/ollama/x']}",
+                "spec.disabled[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, disabled: ['two words']}",
+                "spec.disabled[0]",
+            ),
+        ],
+    ),
+    rule(
+        "embedding-dimension",
+        (
+            "is given for a model of type \"llm\"",
+            "write modelType: embedding, or remove the dimension",
+        ),
+        &[example(
+            "{distribution: {name: starter}, resources: {models: [{name: m, modelType: llm, embeddingDimension: 4}]}}",
+            "spec.resources.models[0].embeddingDimension",
+        )],
+    ),
+];
