@@ -5,9 +5,9 @@
 
 For each release: every config it ships fits its own schema, every file under golden/ for it is
 accepted without an error, and the full example written for a distant release is refused.
-golden/ holds what three resources have to become in each release, written by hand from that
-release's own code: every line is there because the resource asks for it or because that release does
-not start without it.
+golden/ holds what three resources have to become in each release, stand-alone and not made by the
+adapters: every line is there because the resource asks for it or because that release does not start
+without it.
 Exit status: 0 all as expected, 1 something is not, 2 the validator could not run.
 """
 

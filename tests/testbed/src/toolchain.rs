@@ -119,7 +119,7 @@ impl Tool {
         }
     }
 
-    /// How long it takes on two idle cores with nothing cached, after the tools before it.
+    /// A rough figure for two idle cores with nothing cached; a busy machine takes several times that.
     fn usual_build(self) -> &'static str {
         match self {
             Self::KubeApiserver(_) => "about 5 minutes",
