@@ -11,13 +11,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use llsd_registry::guard::Network;
-use llsd_registry::{BaseError, Digest, Keyring, Reference, Registry, Settings, labels};
+use llsd_registry::{
+    BaseError, Digest, Keyring, ProxySettings, Reference, Registry, Settings, labels,
+};
 use tempfile::TempDir;
 
 use crate::support::layout::{Image, Layer, Layout, Packing, gzip, push};
 use crate::support::proxy::{Fault, Proxy, answer};
 use crate::support::tokens::TokenServer;
-use crate::support::{Options, RegistryServer, cache_folder, chain, files_in, settings_for};
+use crate::support::{
+    Options, PASSWORD, RegistryServer, USER, cache_folder, chain, files_in, settings_for,
+};
 
 const YAML: &str = "version: 2\n";
 
@@ -202,7 +206,6 @@ async fn a_redirect_to_a_metadata_or_link_local_address_is_not_followed() {
         "https://[fe80::1]/",
         "https://2852039166/",
         "https://[::ffff:169.254.169.254]/",
-        "https://localhost:1/",
     ] {
         let bench = Bench::new().await;
         let redirect = answer("307 Temporary Redirect", &[("Location", location)], b"");
@@ -217,15 +220,55 @@ async fn a_redirect_to_a_metadata_or_link_local_address_is_not_followed() {
 }
 
 #[tokio::test]
-async fn redirects_do_not_go_on_for_ever_and_do_not_take_the_credential_along() {
+async fn redirects_do_not_go_on_for_ever() {
     let bench = Bench::new().await;
-    let again = answer(
-        "307 Temporary Redirect",
-        &[("Location", &bench.layer_path())],
-        b"",
+    let here = format!("/v2/faulty/image{}", bench.layer_path());
+    let again = answer("307 Temporary Redirect", &[("Location", &here)], b"");
+    bench.proxy.fault("GET", &bench.layer_path(), 6, again);
+    let error = bench.fails_once_with("BadAnswer").await;
+    assert!(
+        chain(&error).contains("more than 5 redirects"),
+        "{}",
+        chain(&error)
     );
-    bench.proxy.fault("GET", "/blobs/", 7, again);
-    bench.fails_once_with("BadAnswer").await;
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_origin_is_followed_without_the_credential() {
+    let server = RegistryServer::start(Options {
+        basic_auth: true,
+        ..Options::default()
+    });
+    let layer = Layer::with(&[("run.yaml", YAML.as_bytes())], Packing::Gzip);
+    let mut image = Image::labelled([
+        (labels::LAYER, layer.digest().to_string()),
+        (labels::PATH, "run.yaml".to_owned()),
+    ]);
+    let (digest, stored) = (layer.digest(), layer.stored());
+    image.layers.push(layer);
+    push(&server, &image, "faulty/image:1");
+    let proxy = Proxy::before(&server.address).await;
+    let storage = Proxy::before(&server.address).await;
+    let blob = format!("/blobs/{digest}");
+    let location = format!("http://{}/storage{blob}?signature=x", storage.address);
+    let redirect = answer("307 Temporary Redirect", &[("Location", &location)], b"");
+    proxy.fault("GET", &blob, 1, redirect);
+    storage.fault("GET", &blob, 1, answer("200 OK", &[], &stored));
+    let mut settings = settings_for(&proxy.address);
+    settings.plain_http.push(storage.address.clone());
+    let reference: Reference = format!("{}/faulty/image:1", proxy.address).parse().unwrap();
+    let keyring = crate::support::keyring(&proxy.address, USER, PASSWORD);
+    let registry = Registry::new(settings).unwrap();
+    let base = registry.base_config(&reference, &keyring).await.unwrap();
+    assert_eq!(base.yaml, YAML);
+    assert!(
+        proxy
+            .heads()
+            .iter()
+            .any(|head| head.contains("authorization: Basic"))
+    );
+    let [head] = storage.heads().try_into().unwrap();
+    assert!(!head.to_lowercase().contains("authorization"), "{head}");
 }
 
 /// A made-up network: names stand for addresses, and those are all dialled on loopback.
@@ -249,7 +292,7 @@ impl Network for Imagined {
 
 #[tokio::test]
 async fn a_token_realm_further_inside_than_the_registry_is_not_asked() {
-    let tokens = TokenServer::start().await;
+    let tokens = TokenServer::start();
     let port = tokens.address.rsplit_once(':').unwrap().1.to_owned();
     let server = RegistryServer::start(Options {
         token_auth: Some(tokens),
@@ -317,7 +360,7 @@ async fn loopback_is_not_dialled_unless_listed() {
 
 #[tokio::test]
 async fn a_token_refused_after_it_worked_is_replaced_once() {
-    let tokens = TokenServer::start().await;
+    let tokens = TokenServer::start();
     let server = RegistryServer::start(Options {
         token_auth: Some(tokens),
         ..Options::default()
@@ -329,11 +372,7 @@ async fn a_token_refused_after_it_worked_is_replaced_once() {
     let reference: Reference = format!("{}/tokens/image:1", proxy.address).parse().unwrap();
     let mut settings = server.settings();
     settings.plain_http.push(proxy.address.clone());
-    let keyring = crate::support::keyring(
-        &proxy.address,
-        crate::support::USER,
-        crate::support::PASSWORD,
-    );
+    let keyring = crate::support::keyring(&proxy.address, USER, PASSWORD);
     let realm = format!(
         "Bearer realm=\"{}\",service=\"test\",scope=\"repository:tokens/image:pull\"",
         server.tokens.as_ref().unwrap().realm()
@@ -436,11 +475,49 @@ async fn plain_http_is_not_spoken_to_a_host_that_is_not_listed() {
         .base_config(&bench.reference, &Keyring::empty())
         .await
         .unwrap_err();
-    assert_eq!(error.reason(), "RegistryUnreachable", "{}", chain(&error));
+    assert!(error.is_transient(), "{}", chain(&error));
     assert!(
         bench.proxy.seen().is_empty(),
         "no request, only a TLS greeting that is not one"
     );
+}
+
+#[tokio::test]
+async fn proxies_are_used_except_where_they_are_not_wanted() {
+    let proxy = Proxy::before("127.0.0.1:1").await;
+    proxy.fault("HEAD", "/manifests/", 9, answer("404 Not Found", &[], b""));
+    let mut settings = settings_for("registry.example");
+    settings.network = Arc::new(Imagined);
+    let lookup = |name: &str| match name {
+        "http_proxy" => Some(format!("http://{}", proxy.address)),
+        "no_proxy" => Some("direct.example".to_owned()),
+        _ => None,
+    };
+    settings.proxy = ProxySettings::from_variables(lookup).unwrap();
+    settings
+        .plain_http
+        .extend(["elsewhere.example", "metadata.example"].map(str::to_owned));
+    settings.plain_http.push("direct.example".to_owned());
+    let registry = Registry::new(settings).unwrap();
+    let reason = async |image: &str| {
+        let reference = image.parse().unwrap();
+        let answer = registry.base_config(&reference, &Keyring::empty()).await;
+        answer.unwrap_err().reason()
+    };
+    assert_eq!(reason("registry.example/x/y:1").await, "NotFound");
+    // Only the proxy can resolve this name, which is what proxies are for.
+    assert_eq!(reason("elsewhere.example/x/y:1").await, "NotFound");
+    assert_eq!(
+        proxy.seen(),
+        [
+            "HEAD http://registry.example/v2/x/y/manifests/1",
+            "HEAD http://elsewhere.example/v2/x/y/manifests/1",
+        ]
+    );
+    // What we can resolve and would not dial is not left to the proxy either.
+    assert_eq!(reason("metadata.example/x/y:1").await, "FetchBlocked");
+    assert_eq!(reason("direct.example/x/y:1").await, "RegistryUnreachable");
+    assert_eq!(proxy.seen().len(), 2);
 }
 
 /// Layers that are what their digest says and still not what they should be.

@@ -314,7 +314,7 @@ async fn the_next_credential_is_tried_and_anonymous_is_not_after_one_was_named()
 
 #[tokio::test]
 async fn tokens_are_fetched_with_a_password_or_a_refresh_token_and_used_again() {
-    let tokens = TokenServer::start().await;
+    let tokens = TokenServer::start();
     let options = Options {
         token_auth: Some(tokens),
         ..Options::default()
@@ -388,7 +388,7 @@ async fn an_image_is_labelled_in_the_label_when_small_and_by_layer_when_large() 
     ));
     image
         .layers
-        .push(Layer::with(&[("app/other", b"y")], Packing::Zstd));
+        .push(Layer::with(&[("app/other", b"y")], Packing::Gzip));
     image.user = "1001";
     let reference = push(&server, &image, "label/me:build");
     let keyring = Keyring::empty();

@@ -37,7 +37,7 @@ async fn no_log_line_and_no_error_holds_a_credential() {
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let mut said = String::new();
 
-    let tokens = TokenServer::start().await;
+    let tokens = TokenServer::start();
     let server = RegistryServer::start(Options {
         token_auth: Some(tokens),
         ..Options::default()

@@ -11,7 +11,7 @@ use super::RegistryServer;
 
 /// How a layer is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
+pub(crate) enum Packing {
     Plain,
     Gzip,
     Zstd,
@@ -19,14 +19,14 @@ pub enum Packing {
 
 /// One layer: what it unpacks to and how it is stored.
 #[derive(Clone)]
-pub struct Layer {
-    pub tar: Vec<u8>,
-    pub packing: Packing,
+pub(crate) struct Layer {
+    pub(crate) tar: Vec<u8>,
+    pub(crate) packing: Packing,
 }
 
 impl Layer {
     /// A layer with some files.
-    pub fn with(files: &[(&str, &[u8])], packing: Packing) -> Self {
+    pub(crate) fn with(files: &[(&str, &[u8])], packing: Packing) -> Self {
         let mut builder = tar::Builder::new(Vec::new());
         for (path, content) in files {
             let mut header = tar::Header::new_gnu();
@@ -40,7 +40,7 @@ impl Layer {
         }
     }
 
-    pub fn stored(&self) -> Vec<u8> {
+    pub(crate) fn stored(&self) -> Vec<u8> {
         match self.packing {
             Packing::Plain => self.tar.clone(),
             Packing::Gzip => gzip(&self.tar),
@@ -51,12 +51,12 @@ impl Layer {
         }
     }
 
-    pub fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         Digest::of(&self.stored())
     }
 }
 
-pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -64,15 +64,15 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 /// An image to be pushed.
 #[derive(Clone, Default)]
-pub struct Image {
-    pub labels: BTreeMap<String, String>,
-    pub layers: Vec<Layer>,
-    pub docker: bool,
-    pub user: &'static str,
+pub(crate) struct Image {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) docker: bool,
+    pub(crate) user: &'static str,
 }
 
 impl Image {
-    pub fn labelled<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+    pub(crate) fn labelled<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let labels = pairs
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
@@ -87,12 +87,12 @@ impl Image {
 }
 
 /// A layout on disk.
-pub struct Layout {
-    pub folder: TempDir,
+pub(crate) struct Layout {
+    pub(crate) folder: TempDir,
 }
 
 impl Layout {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("blobs/sha256")).unwrap();
         std::fs::write(
@@ -104,7 +104,7 @@ impl Layout {
     }
 
     /// Adds bytes and returns their descriptor.
-    pub fn blob(&self, media_type: &str, bytes: &[u8]) -> Value {
+    pub(crate) fn blob(&self, media_type: &str, bytes: &[u8]) -> Value {
         let digest = Digest::of(bytes);
         std::fs::write(
             self.folder.path().join("blobs/sha256").join(digest.hex()),
@@ -114,12 +114,12 @@ impl Layout {
         json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
     }
 
-    pub fn json(&self, media_type: &str, value: &Value) -> Value {
+    pub(crate) fn json(&self, media_type: &str, value: &Value) -> Value {
         self.blob(media_type, &serde_json::to_vec(value).unwrap())
     }
 
     /// Adds an image for one processor.
-    pub fn image(&self, image: &Image, architecture: &str) -> Value {
+    pub(crate) fn image(&self, image: &Image, architecture: &str) -> Value {
         let (manifest_type, config_type, layer_type) = match image.docker {
             true => (
                 "application/vnd.docker.distribution.manifest.v2+json",
@@ -160,7 +160,7 @@ impl Layout {
     }
 
     /// Adds an index over descriptors.
-    pub fn index(&self, manifests: Vec<Value>) -> Value {
+    pub(crate) fn index(&self, manifests: Vec<Value>) -> Value {
         let kind = "application/vnd.oci.image.index.v1+json";
         self.json(
             kind,
@@ -169,7 +169,7 @@ impl Layout {
     }
 
     /// Pushes what a descriptor names, with crane.
-    pub fn push(self, server: &RegistryServer, descriptor: &Value, rest: &str) -> Reference {
+    pub(crate) fn push(self, server: &RegistryServer, descriptor: &Value, rest: &str) -> Reference {
         let top = json!({"schemaVersion": 2, "manifests": [descriptor]});
         std::fs::write(self.folder.path().join("index.json"), top.to_string()).unwrap();
         let reference = server.reference(rest);
@@ -180,7 +180,7 @@ impl Layout {
 }
 
 /// Pushes one image for this machine.
-pub fn push(server: &RegistryServer, image: &Image, rest: &str) -> Reference {
+pub(crate) fn push(server: &RegistryServer, image: &Image, rest: &str) -> Reference {
     let layout = Layout::new();
     let descriptor = layout.image(image, "amd64");
     layout.push(server, &descriptor, rest)

@@ -12,18 +12,18 @@ use llsd_registry::{Keyring, Reference, Retry, Settings, Timeouts};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-pub mod layout;
-pub mod proxy;
-pub mod tokens;
+pub(crate) mod layout;
+pub(crate) mod proxy;
+pub(crate) mod tokens;
 
 /// The account of the registries that want one, and a password that must not show up anywhere.
-pub const USER: &str = "puller";
-pub const PASSWORD: &str = "s3cret-canary";
+pub(crate) const USER: &str = "puller";
+pub(crate) const PASSWORD: &str = "s3cret-canary";
 /// `PASSWORD` in the form of an htpasswd file.
 const HTPASSWD: &str = "puller:$2b$04$nSIgKpJgh7mSmnpbLCtFqeD586UrIAS516LGFHk6.OIM1Dm/CT.fq\n";
 
 /// The path of a tool that the test runner provides.
-pub fn tool(variable: &str) -> PathBuf {
+pub(crate) fn tool(variable: &str) -> PathBuf {
     match std::env::var_os(variable) {
         Some(path) => path.into(),
         None => panic!("{variable} is not set: run through cargo xtask test"),
@@ -32,17 +32,17 @@ pub fn tool(variable: &str) -> PathBuf {
 
 /// How a registry is to be reached.
 #[derive(Default)]
-pub struct Options {
-    pub tls: bool,
-    pub basic_auth: bool,
-    pub token_auth: Option<tokens::TokenServer>,
+pub(crate) struct Options {
+    pub(crate) tls: bool,
+    pub(crate) basic_auth: bool,
+    pub(crate) token_auth: Option<tokens::TokenServer>,
 }
 
 /// A running registry, stopped when dropped.
-pub struct RegistryServer {
-    pub address: String,
-    pub ca_pem: Option<String>,
-    pub tokens: Option<tokens::TokenServer>,
+pub(crate) struct RegistryServer {
+    pub(crate) address: String,
+    pub(crate) ca_pem: Option<String>,
+    pub(crate) tokens: Option<tokens::TokenServer>,
     folder: TempDir,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
@@ -50,7 +50,7 @@ pub struct RegistryServer {
 }
 
 impl RegistryServer {
-    pub fn start(options: Options) -> Self {
+    pub(crate) fn start(options: Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = String::from(
             "version: 0.1\nlog: {level: info}\nstorage: {inmemory: {}}\nhttp:\n  addr: 127.0.0.1:0\n",
@@ -124,29 +124,30 @@ impl RegistryServer {
         }
     }
 
-    pub fn plain() -> Self {
+    pub(crate) fn plain() -> Self {
         Self::start(Options::default())
     }
 
-    pub fn reference(&self, rest: &str) -> Reference {
+    pub(crate) fn reference(&self, rest: &str) -> Reference {
         format!("{}/{rest}", self.address).parse().unwrap()
     }
 
     /// Settings that reach this registry, quick to give up.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let mut settings = settings_for(&self.address);
         if let Some(ca) = &self.ca_pem {
             settings.extra_ca = ca.clone().into_bytes();
             settings.plain_http.clear();
         }
-        settings
-            .plain_http
-            .extend(self.tokens.as_ref().map(|server| server.address.clone()));
+        if let Some(server) = &self.tokens {
+            settings.plain_http.push(server.host());
+            settings.allowed.push("localhost".parse().unwrap());
+        }
         settings
     }
 
     /// The keyring that this registry lets in.
-    pub fn keyring(&self) -> Keyring {
+    pub(crate) fn keyring(&self) -> Keyring {
         match self.has_account {
             true => keyring(&self.address, USER, PASSWORD),
             false => Keyring::empty(),
@@ -154,7 +155,7 @@ impl RegistryServer {
     }
 
     /// Method and path of every request so far, in order; asks until the log has caught up.
-    pub async fn requests(&self) -> Vec<String> {
+    pub(crate) async fn requests(&self) -> Vec<String> {
         let marker = format!("/v2/marker-{:x}/tags/list", fastrand::u64(..));
         let mut socket = tokio::net::TcpStream::connect(&self.address).await.unwrap();
         let request = format!("GET {marker} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -201,12 +202,12 @@ impl RegistryServer {
     }
 
     /// Runs crane and returns what it prints.
-    pub fn crane(&self, arguments: &[&str]) -> Vec<u8> {
+    pub(crate) fn crane(&self, arguments: &[&str]) -> Vec<u8> {
         run(self.command("LLSD_CRANE_BIN").args(arguments))
     }
 
     /// Runs cosign, with an empty key password.
-    pub fn cosign(&self, folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    pub(crate) fn cosign(&self, folder: &Path, arguments: &[&str]) -> Vec<u8> {
         let mut command = self.command("LLSD_COSIGN_BIN");
         run(command
             .args(arguments)
@@ -223,7 +224,7 @@ impl Drop for RegistryServer {
 }
 
 /// Settings that reach a host on loopback over plain HTTP.
-pub fn settings_for(address: &str) -> Settings {
+pub(crate) fn settings_for(address: &str) -> Settings {
     Settings {
         plain_http: vec![address.to_owned()],
         allowed: vec!["127.0.0.1".parse().unwrap()],
@@ -241,7 +242,7 @@ pub fn settings_for(address: &str) -> Settings {
     }
 }
 
-pub fn keyring(registry: &str, username: &str, password: &str) -> Keyring {
+pub(crate) fn keyring(registry: &str, username: &str, password: &str) -> Keyring {
     let json = format!(
         r#"{{"auths": {{"{registry}": {{"username": "{username}", "password": "{password}"}}}}}}"#
     );
@@ -253,14 +254,14 @@ pub fn keyring(registry: &str, username: &str, password: &str) -> Keyring {
 }
 
 /// A folder for the client's cache, and the same folder as the client wants it.
-pub fn cache_folder() -> (TempDir, Arc<Dir>) {
+pub(crate) fn cache_folder() -> (TempDir, Arc<Dir>) {
     let folder = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
     (folder, Arc::new(dir))
 }
 
 /// Every file under a folder.
-pub fn files_in(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -274,7 +275,7 @@ pub fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// An error with everything behind it, as the command line prints it.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

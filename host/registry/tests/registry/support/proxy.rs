@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// What happens to a request.
 #[derive(Clone)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The answer stops after this many bytes of its body.
     CutAfter(usize),
     /// Nothing is ever answered.
@@ -29,14 +29,14 @@ struct Rule {
 }
 
 /// Forwards to a registry, except where a rule says otherwise.
-pub struct Proxy {
-    pub address: String,
+pub(crate) struct Proxy {
+    pub(crate) address: String,
     rules: Arc<Mutex<Vec<Rule>>>,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
-    pub async fn before(upstream: &str) -> Self {
+    pub(crate) async fn before(upstream: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let rules = Arc::new(Mutex::new(Vec::new()));
@@ -60,7 +60,7 @@ impl Proxy {
     }
 
     /// The next `times` requests with this method and this text in their path meet a fault.
-    pub fn fault(&self, method: &'static str, path: &str, times: usize, fault: Fault) {
+    pub(crate) fn fault(&self, method: &'static str, path: &str, times: usize, fault: Fault) {
         self.rules.lock().unwrap().push(Rule {
             method,
             path: path.to_owned(),
@@ -70,13 +70,19 @@ impl Proxy {
     }
 
     /// Method and path of every request so far.
-    pub fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
+        let first = |head: String| head.split(" HTTP/").next().unwrap_or_default().to_owned();
+        self.heads().into_iter().map(first).collect()
+    }
+
+    /// Every request so far, without its body.
+    pub(crate) fn heads(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 }
 
 /// An answer with a body.
-pub fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Fault {
+pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Fault {
     let mut head = format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n",
         body.len()
@@ -106,7 +112,7 @@ async fn serve(
     let head = String::from_utf8_lossy(&request[..end]).into_owned();
     let mut line = head.lines().next()?.split(' ');
     let (method, path) = (line.next()?, line.next()?);
-    seen.lock().unwrap().push(format!("{method} {path}"));
+    seen.lock().unwrap().push(head.clone());
     let fault = {
         let mut rules = rules.lock().unwrap();
         let matching = |r: &&mut Rule| r.left > 0 && r.method == method && path.contains(&r.path);

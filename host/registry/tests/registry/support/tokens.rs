@@ -1,5 +1,7 @@
 //! A token server, as the registry's token authentication wants it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,33 +12,32 @@ use rcgen::{CertificateParams, KeyPair};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
 use super::{PASSWORD, USER};
 
 /// A refresh token it accepts instead of the password.
-pub const REFRESH: &str = "refresh-canary";
+pub(crate) const REFRESH: &str = "refresh-canary";
 
-pub struct TokenServer {
-    pub address: String,
-    pub certificate_pem: String,
+pub(crate) struct TokenServer {
+    pub(crate) address: String,
+    pub(crate) certificate_pem: String,
     issued: Arc<AtomicUsize>,
 }
 
 impl TokenServer {
-    pub async fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["tokens".to_owned()]).unwrap();
         let certificate = certificate.self_signed(&key).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let issued = Arc::new(AtomicUsize::new(0));
         let (count, der) = (Arc::clone(&issued), certificate.der().to_vec());
-        tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
+        // On a thread of its own: tests call crane blockingly, and crane calls this.
+        std::thread::spawn(move || {
+            while let Ok((mut socket, _)) = listener.accept() {
                 let mut buffer = vec![0; 16 << 10];
-                let read = socket.read(&mut buffer).await.unwrap_or(0);
+                let read = socket.read(&mut buffer).unwrap_or(0);
                 let request = String::from_utf8_lossy(&buffer[..read]).into_owned();
                 let answer = match token_for(&request, &key, &der) {
                     Some(token) => {
@@ -46,7 +47,7 @@ impl TokenServer {
                     }
                     None => "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".into(),
                 };
-                let _ = socket.write_all(answer.as_bytes()).await;
+                let _ = socket.write_all(answer.as_bytes());
             }
         });
         Self {
@@ -56,12 +57,17 @@ impl TokenServer {
         }
     }
 
-    pub fn realm(&self) -> String {
-        format!("http://{}/token", self.address)
+    /// By name, since crane refuses a realm that is a loopback address.
+    pub(crate) fn realm(&self) -> String {
+        format!("http://{}/token", self.host())
+    }
+
+    pub(crate) fn host(&self) -> String {
+        self.address.replace("127.0.0.1", "localhost")
     }
 
     /// How many tokens it gave out.
-    pub fn issued(&self) -> usize {
+    pub(crate) fn issued(&self) -> usize {
         self.issued.load(Ordering::SeqCst)
     }
 }
@@ -71,7 +77,12 @@ fn token_for(request: &str, key: &KeyPair, certificate: &[u8]) -> Option<String>
     let (head, body) = request.split_once("\r\n\r\n")?;
     let line = head.lines().next()?;
     let basic = format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")));
-    let shown = head.lines().find_map(|l| l.strip_prefix("authorization: "));
+    let header = |line: &str| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("authorization")
+            .then(|| value.to_owned())
+    };
+    let shown = head.lines().find_map(header);
     let form: Vec<(String, String)> = match line.starts_with("POST") {
         true => url::form_urlencoded::parse(body.as_bytes())
             .into_owned()
@@ -93,7 +104,7 @@ fn token_for(request: &str, key: &KeyPair, certificate: &[u8]) -> Option<String>
     };
     let is_refresh =
         field("grant_type") == Some("refresh_token") && field("refresh_token") == Some(REFRESH);
-    if shown != Some(basic.as_str()) && !is_refresh {
+    if shown != Some(basic) && !is_refresh {
         return None;
     }
     let mut scope = field("scope")?.splitn(3, ':');
