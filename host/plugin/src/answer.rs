@@ -11,7 +11,7 @@ use llsd_adapter_sdk::{Answer, Detection, Diagnostic, Outcome, Severity};
 use llsd_render::adapter::FaultKind;
 
 use crate::limits::Limits;
-use crate::request::{RawAnswer, Request, diagnostic_bytes};
+use crate::request::{RawAnswer, Request};
 
 /// Checks sizes and the rules of the envelope.
 pub(crate) fn check(answer: RawAnswer, limits: &Limits) -> Result<RawAnswer, FaultKind> {
@@ -170,19 +170,16 @@ fn diagnostics(all: Vec<Diagnostic>, limits: &Limits) -> Result<Vec<Diagnostic>,
             granted: limits.diagnostics as u64,
         });
     }
-    if all
-        .iter()
-        .any(|diagnostic| diagnostic_bytes(diagnostic) > limits.diagnostic_bytes)
-    {
-        return Err(FaultKind::OverLimit {
-            what: "diagnostic bytes",
-            granted: limits.diagnostic_bytes as u64,
-        });
-    }
-    Ok(all.into_iter().map(harmless).collect())
+    let longest = limits.diagnostic_bytes;
+    Ok(all
+        .into_iter()
+        .map(|diagnostic| harmless(diagnostic, longest))
+        .collect())
 }
 
-fn harmless(diagnostic: Diagnostic) -> Diagnostic {
+/// The diagnostic without control characters, and with each text cut to a length: what a plugin
+/// quotes of a resource may be as long as its author likes.
+fn harmless(diagnostic: Diagnostic, longest: usize) -> Diagnostic {
     let Diagnostic {
         field,
         severity,
@@ -190,9 +187,15 @@ fn harmless(diagnostic: Diagnostic) -> Diagnostic {
         problem,
         fix,
     } = diagnostic;
-    let clean = |text: String| match escaped(&text) {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(clean) => clean,
+    let clean = |text: String| {
+        let clean = match escaped(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(clean) => clean,
+        };
+        if clean.len() <= longest {
+            return clean;
+        }
+        format!("{}…", &clean[..clean.floor_char_boundary(longest)])
     };
     Diagnostic {
         field: clean(field),
@@ -276,28 +279,33 @@ mod tests {
     }
 
     #[test]
-    fn too_many_and_too_long_diagnostics_are_over_the_limit() {
+    fn too_many_diagnostics_are_over_the_limit() {
         let limits = Limits {
             diagnostics: 1,
-            diagnostic_bytes: 8,
             ..Limits::default()
         };
-        let refuse = |problems| check(RawAnswer::Outcome(Err(problems)), &limits).unwrap_err();
-        let short = Diagnostic::error("c", "", "p", "f");
-        let long = Diagnostic::error("c", "", "a long story", "f");
+        let problems = vec![Diagnostic::error("c", "", "p", "f"); 2];
         assert_eq!(
-            refuse(vec![short.clone(), short]),
+            check(RawAnswer::Outcome(Err(problems)), &limits).unwrap_err(),
             FaultKind::OverLimit {
                 what: "diagnostics",
                 granted: 1
             }
         );
-        assert_eq!(
-            refuse(vec![long]),
-            FaultKind::OverLimit {
-                what: "diagnostic bytes",
-                granted: 8
-            }
-        );
+    }
+
+    #[test]
+    fn a_long_text_in_a_diagnostic_is_cut_between_characters() {
+        let limits = Limits {
+            diagnostic_bytes: 7,
+            ..Limits::default()
+        };
+        let problems = vec![Diagnostic::error("c", "spec", "äöüäöü", "f")];
+        let RawAnswer::Outcome(Err(cut)) =
+            check(RawAnswer::Outcome(Err(problems)), &limits).unwrap()
+        else {
+            panic!()
+        };
+        assert_eq!(cut, [Diagnostic::error("c", "spec", "äöü…", "f")]);
     }
 }

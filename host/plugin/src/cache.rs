@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use llsd_adapter_sdk::documents::Description;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 
@@ -66,11 +68,19 @@ pub struct CompileCache {
     key: [u8; MAC],
 }
 
-/// Machine code of a component that passed the load rules.
+/// What is known about a component that passed the load rules, and its machine code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) world: World,
+    pub(crate) description: Description,
     pub(crate) code: Vec<u8>,
+}
+
+/// What follows the machine code in a file; after it come its length and the MAC.
+#[derive(Serialize, Deserialize)]
+struct Trailer {
+    is_schema_adapter: bool,
+    description: Description,
 }
 
 impl CompileCache {
@@ -116,9 +126,9 @@ impl CompileCache {
     pub(crate) fn find(&self, engine: &Engine, digest: &str) -> Option<Entry> {
         let name = entry_name(engine, digest);
         let mut bytes = Vec::new();
-        let mut file = self.directory.open(&name).ok()?;
-        file.read_to_end(&mut bytes).ok()?;
-        let (tag, body) = bytes.split_at_checked(MAC)?;
+        let file = self.directory.open(&name).ok()?;
+        file.take(CAPACITY).read_to_end(&mut bytes).ok()?;
+        let (body, tag) = bytes.split_last_chunk::<MAC>()?;
         if self.mac(&name, body).verify_slice(tag).is_err() {
             tracing::warn!(
                 entry = name,
@@ -126,24 +136,44 @@ impl CompileCache {
             );
             return None;
         }
-        let (world, code) = body.split_first()?;
-        let world = [World::SchemaAdapter, World::ProviderPack]
-            .into_iter()
-            .find(|known| mark(*known) == *world)?;
+        let (body, length) = body.split_last_chunk::<4>()?;
+        let end = body
+            .len()
+            .checked_sub(u32::from_le_bytes(*length) as usize)?;
+        let Trailer {
+            is_schema_adapter,
+            description,
+        } = serde_json::from_slice(&body[end..]).ok()?;
+        let world = match is_schema_adapter {
+            true => World::SchemaAdapter,
+            false => World::ProviderPack,
+        };
+        // The trailer is cut off, so that megabytes need not be moved.
+        bytes.truncate(end);
         Some(Entry {
             world,
-            code: code.to_vec(),
+            description,
+            code: bytes,
         })
     }
 
     /// Puts machine code there, replacing what is in its place.
-    pub(crate) fn keep(&self, engine: &Engine, digest: &str, entry: &Entry) -> io::Result<()> {
+    pub(crate) fn keep(&self, engine: &Engine, digest: &str, entry: Entry) -> io::Result<()> {
         let name = entry_name(engine, digest);
-        let mut body = Vec::with_capacity(entry.code.len() + 1);
-        body.push(mark(entry.world));
-        body.extend_from_slice(&entry.code);
+        let Entry {
+            world,
+            description,
+            code: mut body,
+        } = entry;
+        let trailer = serde_json::to_vec(&Trailer {
+            is_schema_adapter: world == World::SchemaAdapter,
+            description,
+        })?;
+        let length = u32::try_from(trailer.len()).map_err(io::Error::other)?;
+        body.extend_from_slice(&trailer);
+        body.extend_from_slice(&length.to_le_bytes());
         let tag = self.mac(&name, &body).finalize().into_bytes();
-        let draft = draft(&self.directory, &[&tag, &body])?;
+        let draft = draft(&self.directory, &[&body, &tag])?;
         let moved = self.directory.rename(&draft, &self.directory, &name);
         if moved.is_err() {
             let _ = self.directory.remove_file(&draft);
@@ -208,13 +238,6 @@ impl Hasher for Fingerprint {
     fn finish(&self) -> u64 {
         // Nobody asks: the whole digest is taken instead.
         0
-    }
-}
-
-fn mark(world: World) -> u8 {
-    match world {
-        World::SchemaAdapter => b's',
-        World::ProviderPack => b'p',
     }
 }
 

@@ -111,7 +111,6 @@ impl Host {
         origin: Origin,
         limits: &Limits,
     ) -> Result<Plugin, LoadError> {
-        let engine = &self.inner.shared.engine;
         if bytes.len() > limits.component_bytes {
             return Err(LoadError::TooLarge {
                 size: bytes.len(),
@@ -119,49 +118,49 @@ impl Host {
             });
         }
         let digest: Arc<str> = sha256(bytes).into();
-        let (component, world) = match self.recall(&digest) {
-            Some(known) => known,
-            None => self.compile(bytes, &digest, origin, limits)?,
+        let component = match self.recall(&digest) {
+            Some(component) => component,
+            None => self.make(bytes, digest, origin, limits)?,
         };
-        let bound = load::bind(engine, &component, world)?;
-        let description = load::describe(&bound, engine, limits)?;
-        load::check_description(&description, world)?;
-        let loaded = Component {
-            bound,
-            description,
-            digest,
-            world,
-        };
-        Ok(Plugin::new(
-            loaded,
-            limits.clone(),
-            self.inner.shared.clone(),
-        ))
+        let shared = self.inner.shared.clone();
+        Ok(Plugin::new(component, limits.clone(), shared))
     }
 
-    /// Machine code from the cache. Only what passed the load rules is ever put there.
-    fn recall(&self, digest: &str) -> Option<(component::Component, inspect::World)> {
-        let Entry { world, code } = self
-            .inner
-            .cache
-            .as_ref()?
-            .find(&self.inner.shared.engine, digest)?;
-        match self.deserialize(&code) {
-            Ok(component) => Some((component, world)),
+    /// A component from the compile cache, which holds only what passed every load rule.
+    fn recall(&self, digest: &Arc<str>) -> Option<Component> {
+        let engine = &self.inner.shared.engine;
+        let Entry {
+            world,
+            description,
+            code,
+        } = self.inner.cache.as_ref()?.find(engine, digest)?;
+        let bound = self
+            .deserialize(&code)
+            .map_err(|error| LoadError::Incompatible(chain(&error)))
+            .and_then(|component| load::bind(engine, &component, world));
+        match bound {
+            Ok(bound) => Some(Component {
+                bound,
+                description,
+                digest: digest.clone(),
+                world,
+            }),
             Err(error) => {
-                tracing::warn!(digest, %error, "cached machine code does not fit this engine; compiling again");
+                tracing::warn!(%digest, %error, "cached machine code does not fit; compiling again");
                 None
             }
         }
     }
 
-    fn compile(
+    /// A component by all the load rules.
+    fn make(
         &self,
         bytes: &[u8],
-        digest: &str,
+        digest: Arc<str>,
         origin: Origin,
         limits: &Limits,
-    ) -> Result<(component::Component, inspect::World), LoadError> {
+    ) -> Result<Component, LoadError> {
+        let engine = &self.inner.shared.engine;
         let inspection = inspect::inspect(bytes, limits);
         if let Some(problem) = inspection.problems.into_iter().next() {
             return Err(problem);
@@ -172,21 +171,32 @@ impl Host {
             });
         };
         let code = match origin {
-            Origin::BuiltIn => compile::here(&self.inner.shared.engine, bytes)?,
+            Origin::BuiltIn => compile::here(engine, bytes)?,
             Origin::Outside => compile::in_child(&self.compiler()?, bytes, limits)?,
         };
         let component = self
             .deserialize(&code)
             .map_err(|error| CompileError::Refused(chain(&error)))?;
+        let bound = load::bind(engine, &component, world)?;
+        let description = load::describe(&bound, engine, limits)?;
+        load::check_description(&description, world)?;
         if let Some(cache) = &self.inner.cache {
+            let entry = Entry {
+                world,
+                description: description.clone(),
+                code,
+            };
             // Without the cache the next start is slower and nothing else.
-            if let Err(error) =
-                cache.keep(&self.inner.shared.engine, digest, &Entry { world, code })
-            {
-                tracing::warn!(digest, %error, "could not keep machine code in the compile cache");
+            if let Err(error) = cache.keep(engine, &digest, entry) {
+                tracing::warn!(%digest, %error, "could not keep machine code in the compile cache");
             }
         }
-        Ok((component, world))
+        Ok(Component {
+            bound,
+            description,
+            digest,
+            world,
+        })
     }
 
     fn compiler(&self) -> Result<PathBuf, CompileError> {

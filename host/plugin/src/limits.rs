@@ -29,7 +29,7 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Diagnostics in one answer. Default 2,048.
     pub diagnostics: usize,
-    /// Bytes of one diagnostic. Default 4 KiB.
+    /// Bytes of one text of a diagnostic; the rest is cut off. Default 4 KiB.
     pub diagnostic_bytes: usize,
     /// Size of a component. Default 4 MiB.
     pub component_bytes: usize,

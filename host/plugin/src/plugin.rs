@@ -135,6 +135,7 @@ impl Plugin {
         let key = Key {
             component,
             call,
+            shapes: request.shapes(),
             input: request.digest(),
         };
         let Some(Remembered {

@@ -72,6 +72,15 @@ impl Request {
         }
     }
 
+    /// The shapes of the arguments. The digest is of their JSON alone.
+    pub(crate) fn shapes(&self) -> String {
+        match self {
+            Self::Describe => String::new(),
+            Self::Detect { base, hints } => format!("{} {}", base.shape, hints.shape),
+            Self::Expand(request) | Self::Assemble(request) => request.shape.clone(),
+        }
+    }
+
     /// `sha256:…` of the argument as sent; of `{"base":…,"hints":…}` for `detect`, of nothing for
     /// `describe`.
     pub fn digest(&self) -> String {
@@ -132,7 +141,7 @@ impl RawAnswer {
 }
 
 /// Bytes of text in a diagnostic.
-pub(crate) fn diagnostic_bytes(diagnostic: &Diagnostic) -> usize {
+fn diagnostic_bytes(diagnostic: &Diagnostic) -> usize {
     let Diagnostic {
         field,
         severity: _,

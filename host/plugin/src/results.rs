@@ -14,6 +14,7 @@ use crate::request::RawAnswer;
 pub(crate) struct Key {
     pub(crate) component: Arc<str>,
     pub(crate) call: &'static str,
+    pub(crate) shapes: String,
     pub(crate) input: String,
 }
 
@@ -110,6 +111,7 @@ mod tests {
         Key {
             component: "sha256:c".into(),
             call: "detect",
+            shapes: String::new(),
             input: input.into(),
         }
     }

@@ -50,6 +50,8 @@ pub(crate) struct Guest {
     pub(crate) document: &'static str,
     /// JSON that `describe` answers.
     pub(crate) description: Vec<u8>,
+    /// Shape of what `expand` and `assemble` answer.
+    pub(crate) shape: &'static str,
     /// JSON that `expand` and `assemble` answer.
     pub(crate) output: Vec<u8>,
     /// Pages of memory at the start.
@@ -68,6 +70,7 @@ impl Default for Guest {
             version: "1.0.0",
             document: "i32 i32 i32 i32",
             description: description().to_string().into_bytes(),
+            shape: Expansion::SHAPE,
             output: br#"{"config":{},"id":"a","type":"remote::vllm","wants":[]}"#.to_vec(),
             pages: 2,
             fields: String::new(),
@@ -123,7 +126,7 @@ impl Guest {
         };
         let description = data.document("llamastack.io/adapter/description/v1", &self.description);
         let described = data.words(&description);
-        let [shape, shape_len, json, json_len] = data.document(Expansion::SHAPE, &self.output);
+        let [shape, shape_len, json, json_len] = data.document(self.shape, &self.output);
         // `ok(outcome { output, warnings: [] })`
         let answer = data.words(&[0, shape, shape_len, json, json_len, 0, 0]);
         // `one("test/1.0")`

@@ -172,6 +172,21 @@ fn a_remembered_answer_runs_no_guest_and_costs_the_same() {
 }
 
 #[test]
+fn documents_of_different_shapes_are_not_taken_for_each_other() {
+    let (plugin, witness) = load(&Guest::default(), Memory::default());
+    let request = |shape: &str| {
+        let json = "{}".to_owned();
+        Request::Expand(llsd_adapter_sdk::exchange::Text {
+            shape: shape.into(),
+            json,
+        })
+    };
+    plugin.call(&request("one")).unwrap();
+    plugin.call(&request("another")).unwrap();
+    assert_eq!(witness.ran.load(Ordering::Relaxed), 2);
+}
+
+#[test]
 fn faults_are_not_remembered() {
     let guest = Guest {
         body: "unreachable".into(),
