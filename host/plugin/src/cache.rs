@@ -46,15 +46,15 @@ pub enum CacheError {
         /// Why.
         source: io::Error,
     },
-    /// Others can write there.
+    /// Somebody else owns it or can write there.
     #[error(
-        "{path} can be written by others (mode {mode:o}), so its machine code cannot be trusted; run `chmod 700` on it"
+        "{path} {problem}, so its machine code cannot be trusted; use a directory of yours with mode 0700"
     )]
-    Shared {
+    Untrusted {
         /// The directory.
         path: PathBuf,
-        /// Its permissions.
-        mode: u32,
+        /// What is wrong with it.
+        problem: String,
     },
     /// The key cannot be read or made.
     #[error("could not read or make the key of the compile cache; remove the file `key` in it")]
@@ -111,11 +111,12 @@ impl CompileCache {
             _ => {}
         }
         let directory = parent.open_dir(name).map_err(failed)?;
-        let mode = directory.dir_metadata().map_err(failed)?.mode() & 0o777;
-        if mode & 0o022 != 0 {
-            return Err(CacheError::Shared {
+        let metadata = directory.dir_metadata().map_err(failed)?;
+        let me = rustix::process::geteuid().as_raw();
+        if let Some(problem) = distrust(metadata.uid(), metadata.mode(), 0o022, me) {
+            return Err(CacheError::Untrusted {
                 path: path.to_owned(),
-                mode,
+                problem,
             });
         }
         let key = key(&directory).map_err(CacheError::Key)?;
@@ -269,15 +270,24 @@ fn read_key(directory: &Dir) -> io::Result<Option<[u8; MAC]>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    if file.metadata()?.mode() & 0o077 != 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "others can read or write it",
-        ));
+    let metadata = file.metadata()?;
+    let me = rustix::process::geteuid().as_raw();
+    if let Some(problem) = distrust(metadata.uid(), metadata.mode(), 0o077, me) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
     let mut key = [0; MAC];
     file.read_exact(&mut key)?;
     Ok(Some(key))
+}
+
+/// Why something that `owner` has and that carries `mode` is not ours alone: a privileged process
+/// can open what anybody made.
+fn distrust(owner: u32, mode: u32, forbidden: u32, me: u32) -> Option<String> {
+    if owner != me {
+        return Some(format!("belongs to user {owner}"));
+    }
+    let mode = mode & 0o777;
+    (mode & forbidden != 0).then(|| format!("is open to others (mode {mode:o})"))
 }
 
 /// Writes a new file that only we can read, under a name that nobody has.
@@ -301,4 +311,20 @@ fn private_directory() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_own_or_can_change_is_distrusted() {
+        assert_eq!(distrust(7, 0o40700, 0o022, 7), None);
+        assert_eq!(distrust(7, 0o40755, 0o022, 7), None);
+        assert_eq!(
+            distrust(7, 0o40770, 0o022, 7).unwrap(),
+            "is open to others (mode 770)"
+        );
+        assert_eq!(distrust(7, 0o40700, 0o022, 0).unwrap(), "belongs to user 7");
+    }
 }

@@ -13,7 +13,7 @@ use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::bindings::v1_0::{provider_pack, schema_adapter};
 use crate::engine::{GUEST_STACK, ticks};
-use crate::limits::{Limits, Meter};
+use crate::limits::{Limits, MEMORIES, Meter, TABLES};
 use crate::load::{LoadError, chain};
 use crate::request::{RawAnswer, Request};
 
@@ -177,7 +177,10 @@ fn fault(error: &wasmtime::Error, meter: &Meter, limits: &Limits) -> FaultKind {
             limit_ms: u64::try_from(limits.wall_clock.as_millis()).unwrap_or(u64::MAX),
         },
         Some(trap) => FaultKind::Trapped {
-            message: trap.to_string(),
+            message: trap
+                .to_string()
+                .trim_start_matches("wasm trap: ")
+                .to_owned(),
             functions: functions(error),
         },
         None => refused_by_engine(&error.root_cause().to_string(), limits),
@@ -187,11 +190,16 @@ fn fault(error: &wasmtime::Error, meter: &Meter, limits: &Limits) -> FaultKind {
 /// What ended a call without a trap: the engine refused to instantiate, or could not read the
 /// answer out of the guest's memory.
 fn refused_by_engine(message: &str, limits: &Limits) -> FaultKind {
-    // The engine has no types for these two; tests hold the wording.
-    if message.starts_with("resource limit exceeded: ") {
+    // The engine has no types for these; tests hold the wording.
+    if let Some(counted) = message.strip_prefix("resource limit exceeded: ") {
+        let (what, granted) = match counted.split(' ').next() {
+            Some("memory") => ("memories", MEMORIES),
+            Some("table") => ("tables", TABLES),
+            _ => ("instances", limits.instances),
+        };
         return FaultKind::OverLimit {
-            what: "instances",
-            granted: limits.instances as u64,
+            what,
+            granted: granted as u64,
         };
     }
     if message.contains("fuel allocated for hostcalls has been exhausted") {

@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -129,20 +130,20 @@ fn compile_stdin(mut arguments: impl Iterator<Item = OsString>) -> Result<(), St
     let (Some(memory_bytes), Some(seconds)) = (number(), number()) else {
         return Err("the limits are missing".into());
     };
-    for (resource, limit) in [
-        (Resource::As, memory_bytes),
-        (Resource::Cpu, seconds),
-        (Resource::Core, 0),
-        (Resource::Fsize, 0),
+    // One second between the two limits on time: the first ends the process by a signal that says
+    // why.
+    for (resource, limit, maximum) in [
+        (Resource::As, memory_bytes, memory_bytes),
+        (Resource::Cpu, seconds, seconds.saturating_add(1)),
+        (Resource::Core, 0, 0),
+        (Resource::Fsize, 0, 0),
     ] {
-        setrlimit(
-            resource,
-            Rlimit {
-                current: Some(limit),
-                maximum: Some(limit),
-            },
-        )
-        .map_err(|error| format!("could not limit {resource:?}: {error}"))?;
+        let limits = Rlimit {
+            current: Some(limit),
+            maximum: Some(maximum),
+        };
+        setrlimit(resource, limits)
+            .map_err(|error| format!("could not limit {resource:?}: {error}"))?;
     }
     let mut bytes = Vec::new();
     io::stdin()
@@ -193,17 +194,20 @@ impl Running {
                 // The receiver may have given up waiting.
                 let _ = sender.send(read.map(|_| code));
             });
-            let Ok(output) = output.recv_timeout(limits.compile_time) else {
-                self.end();
-                return Err(CompileError::OutOfTime {
-                    granted: limits.compile_time,
-                });
+            let code = match output.recv_timeout(limits.compile_time) {
+                Ok(Ok(code)) if code.len() <= granted => code,
+                // The threads above end with the child.
+                outcome => {
+                    self.end();
+                    return Err(match outcome {
+                        Ok(Ok(_)) => CompileError::TooLarge { granted },
+                        Ok(Err(error)) => CompileError::Start(error),
+                        Err(_) => CompileError::OutOfTime {
+                            granted: limits.compile_time,
+                        },
+                    });
+                }
             };
-            let code = output.map_err(CompileError::Start)?;
-            if code.len() > granted {
-                self.end();
-                return Err(CompileError::TooLarge { granted });
-            }
             let status = self.0.wait().map_err(CompileError::Start)?;
             let complaint = complaint.join().unwrap_or_default();
             judge(status, complaint, code, limits)
@@ -251,12 +255,6 @@ fn judge(
     }
 }
 
-#[cfg(unix)]
 fn ended_by_cpu_limit(status: ExitStatus) -> bool {
-    use std::os::unix::process::ExitStatusExt as _;
-    let xcpu = rustix::process::Signal::XCPU.as_raw();
-    let kill = rustix::process::Signal::KILL.as_raw();
-    status
-        .signal()
-        .is_some_and(|signal| signal == xcpu || signal == kill)
+    status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
 }

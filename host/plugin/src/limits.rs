@@ -33,8 +33,8 @@ pub struct Limits {
     pub diagnostic_bytes: usize,
     /// Size of a component. Default 4 MiB.
     pub component_bytes: usize,
-    /// Address space of the child process that compiles. Default 1 GiB, which is some 200 MiB of
-    /// memory in use.
+    /// Address space of the child process that compiles. Default 512 MiB; an adapter of 600 KiB
+    /// takes less than 96.
     pub compile_memory_bytes: u64,
     /// Time that compiling may take. Default 30 s.
     pub compile_time: Duration,
@@ -52,15 +52,15 @@ impl Default for Limits {
             diagnostics: 2_048,
             diagnostic_bytes: 4 << 10,
             component_bytes: 4 << 20,
-            compile_memory_bytes: 1 << 30,
+            compile_memory_bytes: 512 << 20,
             compile_time: Duration::from_secs(30),
         }
     }
 }
 
 /// Memories and tables a component may define; each is small, their sizes are what is limited.
-const MEMORIES: usize = 8;
-const TABLES: usize = 32;
+pub(crate) const MEMORIES: usize = 8;
+pub(crate) const TABLES: usize = 32;
 
 /// What a store asks before it allocates for a guest, and what it was refused.
 ///

@@ -1,6 +1,8 @@
 //! Compiling bytes from outside in a child process: it works, it is bounded, and what it bounds is
 //! told apart. This test is its own child, which is why it has a `main`.
 
+#![allow(clippy::unwrap_used, reason = "a test whose setting fails has failed")]
+
 mod guests;
 
 use std::fmt::Write as _;

@@ -153,10 +153,7 @@ fn a_directory_that_others_can_write_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let error = CompileCache::open(scratch.path()).unwrap_err();
-    assert!(
-        matches!(error, CacheError::Shared { mode: 0o777, .. }),
-        "{error}"
-    );
+    assert!(error.to_string().contains("mode 777"), "{error}");
 }
 
 #[test]
