@@ -126,14 +126,18 @@ pub(crate) fn pack(
 /// What a manifest leads to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unpacked {
-    /// The component's layer, and the annotations around it.
-    Plugin {
-        layer: Descriptor,
-        config: Descriptor,
-        annotations: BTreeMap<String, String>,
-    },
+    /// A plugin's own manifest.
+    Plugin(Box<Contents>),
     /// An index with one entry, which is the manifest to read.
     One(Digest),
+}
+
+/// The two blobs of a plugin, and the hints around them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) layer: Descriptor,
+    pub(crate) config: Descriptor,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 /// Reads a manifest as a plugin's. The error is a sentence about what it is instead.
@@ -163,11 +167,11 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, String> {
         ));
     }
     match <[Descriptor; 1]>::try_from(layers) {
-        Ok([layer]) if layer.media_type == WASM_LAYER => Ok(Unpacked::Plugin {
+        Ok([layer]) if layer.media_type == WASM_LAYER => Ok(Unpacked::Plugin(Box::new(Contents {
             layer,
             config,
             annotations,
-        }),
+        }))),
         Ok([layer]) => Err(format!(
             "its layer is of type {:?} instead of {WASM_LAYER}",
             layer.media_type
@@ -240,9 +244,10 @@ mod tests {
         assert_eq!(config["os"], "wasip2");
         assert_eq!(config["architecture"], "wasm");
         assert_eq!(config["layerDigests"][0], packed.layer_digest.to_string());
-        let Unpacked::Plugin { layer, .. } = unpack(&packed.manifest).unwrap() else {
+        let Unpacked::Plugin(plugin) = unpack(&packed.manifest).unwrap() else {
             panic!()
         };
+        let layer = plugin.layer;
         assert_eq!(layer.digest, packed.layer_digest);
         assert!(check_config(&packed.config, &layer.digest).is_ok());
         assert!(check_config(&packed.config, &Digest::of(b"other")).is_err());

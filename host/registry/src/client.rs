@@ -19,8 +19,8 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::transport::tls_config;
 
-/// Base configurations are up to 60 KB, so this many stay well under the operator's memory.
-const BASES: usize = 128;
+/// Shipped base configurations have up to 60 KB; at the limit of 1 MiB each, this is the most we hold.
+const BASES: usize = 64;
 /// Tags and rights are a few hundred bytes each.
 const SMALL_ENTRIES: usize = 8192;
 /// Each holds a few idle connections.
@@ -44,8 +44,8 @@ pub(crate) struct Inner {
     sessions: Memory<(String, Candidate), Arc<Session>>,
     tags: Memory<(Viewpoint, String), (Digest, Instant)>,
     tag_flights: Flights<(Viewpoint, String), Digest, Error>,
-    /// Who was let see what by the registry.
-    seen: Memory<(Viewpoint, Digest), ()>,
+    /// Who was let see what by the registry, and with which of their credentials.
+    seen: Memory<(Viewpoint, Digest), Candidate>,
 }
 
 /// A reference after the mirrors, with the credentials that match it there.
@@ -158,28 +158,42 @@ impl Inner {
             return Ok(digest.clone());
         }
         let asked = self.head(located, located.target.selector());
-        let (_, digest) = self
+        let (session, digest) = self
             .within_deadline(&located.target.to_string(), asked)
             .await?;
-        self.seen.put((located.key(), digest.clone()), ());
+        self.seen
+            .put((located.key(), digest.clone()), session.candidate().clone());
         Ok(digest)
     }
 
-    /// Asks the registry, once, whether these credentials may read this digest.
+    /// Makes sure, by asking once, that these credentials may read this digest.
     pub(crate) async fn check_access(
         &self,
         located: &Located,
         digest: &Digest,
     ) -> Result<(), Error> {
+        match self.settings.check_access {
+            true => self.admitted(located, digest).await.map(|_| ()),
+            false => Ok(()),
+        }
+    }
+
+    /// A session that may read this digest: one that was let in before, or the first that is now.
+    async fn admitted(&self, located: &Located, digest: &Digest) -> Result<Arc<Session>, Error> {
         let key = (located.key(), digest.clone());
-        if !self.settings.check_access || self.seen.get(&key).is_some() {
-            return Ok(());
+        let registry = located.target.registry();
+        if let Some(candidate) = self.seen.get(&key) {
+            return self.session(registry, &candidate);
+        }
+        if let ([only], false) = (located.candidates.as_slice(), self.settings.check_access) {
+            return self.session(registry, only);
         }
         let asked = self.head(located, digest.to_string());
-        self.within_deadline(&located.target.to_string(), asked)
+        let (session, _) = self
+            .within_deadline(&located.target.to_string(), asked)
             .await?;
-        self.seen.put(key, ());
-        Ok(())
+        self.seen.put(key, session.candidate().clone());
+        Ok(session)
     }
 
     /// Asks for the digest of a tag or digest, with the first credential that is let in.
@@ -201,13 +215,7 @@ impl Inner {
         digest: &Digest,
     ) -> Result<(Arc<Session>, Vec<u8>), Error> {
         if let Some(bytes) = self.store.blob(digest).await {
-            self.check_access(located, digest).await?;
-            // Which candidate was let in does not matter yet: what else is needed may be cached too.
-            let session = match located.candidates.as_slice() {
-                [only] => self.session(located.target.registry(), only)?,
-                _ => self.head(located, digest.to_string()).await?.0,
-            };
-            return Ok((session, bytes));
+            return Ok((self.admitted(located, digest).await?, bytes));
         }
         let (repository, selector) = (located.target.repository(), digest.to_string());
         let get = async |session: Arc<Session>| session.get_manifest(repository, &selector).await;
@@ -215,7 +223,8 @@ impl Inner {
             .try_each(located, |session| get(session).boxed())
             .await?;
         self.store.keep_blob(&stored.digest, &stored.bytes).await;
-        self.seen.put((located.key(), digest.clone()), ());
+        self.seen
+            .put((located.key(), digest.clone()), session.candidate().clone());
         Ok((session, stored.bytes))
     }
 

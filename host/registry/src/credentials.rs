@@ -137,9 +137,9 @@ impl Keyring {
         data: &BTreeMap<String, Vec<u8>>,
     ) -> Result<(), Error> {
         let source = format!("secret {name:?}");
-        let (key, parse): (_, fn(&str, &[u8]) -> Result<Group, Error>) = match secret_type {
-            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", parse_config),
-            "kubernetes.io/dockercfg" => (".dockercfg", parse_legacy),
+        let key = match secret_type {
+            "kubernetes.io/dockerconfigjson" => ".dockerconfigjson",
+            "kubernetes.io/dockercfg" => ".dockercfg",
             other => {
                 return Err(Error::SecretType {
                     source_name: source,
@@ -151,7 +151,10 @@ impl Keyring {
             source_name: source.clone(),
             problem: format!("it has no key {key}"),
         })?;
-        self.groups.push(parse(&source, bytes)?);
+        self.groups.push(match key {
+            ".dockercfg" => parse_legacy(&source, bytes)?,
+            _ => parse_config(&source, bytes)?,
+        });
         Ok(())
     }
 

@@ -234,13 +234,11 @@ fn find<'a, T: std::error::Error + 'static>(
         if let Some(found) = error.downcast_ref::<T>() {
             return Some(found);
         }
-        if let Some(inner) = error
+        let wrapped = error
             .downcast_ref::<std::io::Error>()
-            .and_then(|io| io.get_ref())
-        {
-            if let Some(found) = find::<T>(inner) {
-                return Some(found);
-            }
+            .and_then(|io| io.get_ref());
+        if let Some(found) = wrapped.and_then(|inner| find::<T>(inner)) {
+            return Some(found);
         }
         next = error.source();
     }

@@ -153,13 +153,13 @@ impl HopGuard {
                 "use a pull secret instead",
             );
         }
+        if self.proxies.contains(&bare(&host)) && bare(&host) != self.registry_host {
+            return refuse("it is the proxy itself", "correct the registry's answer");
+        }
         match url.host() {
             Some(Host::Ipv4(ip)) => self.judge(&host, &[ip.into()]),
             Some(Host::Ipv6(ip)) => self.judge(&host, &[ip.into()]),
             Some(Host::Domain(name)) if !self.proxies.is_empty() => {
-                if self.proxies.contains(&bare(name)) && bare(name) != self.registry_host {
-                    return refuse("it is the proxy itself", "correct the registry's answer");
-                }
                 // A proxy resolves names itself. Where this process can resolve the name too, it
                 // judges it; where it cannot, the proxy is the network's own gate.
                 match self.network.resolve(name).await {
@@ -371,6 +371,19 @@ mod tests {
             guard("r.example", &[])
                 .judge("r.example", &addresses)
                 .is_err()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_hop_to_the_proxy_itself_is_refused() {
+        let proxies = vec!["10.0.0.3".to_owned()];
+        let network = Arc::new(SystemNetwork);
+        let guard = HopGuard::new("203.0.113.5", vec![], vec![], proxies, network);
+        let check = async |url: &str| guard.check(&url.parse().unwrap()).await.map_err(|b| b.why);
+        assert!(check("https://203.0.113.5/v2/").await.is_ok());
+        assert_eq!(
+            check("https://10.0.0.3/").await,
+            Err("it is the proxy itself")
         );
     }
 

@@ -149,13 +149,12 @@ fn walk<R: Read>(
         let is_wanted = *wanted == Wanted::Path(path.clone());
         match kind {
             tar::EntryType::Regular | tar::EntryType::Continuous if size > caps.file_bytes => {
-                if is_wanted {
-                    let limit = caps.file_bytes;
-                    problem = Some(Error::FileTooLarge {
-                        path: path.0,
-                        limit,
-                    });
-                }
+                // Other files may be as large as they like.
+                let limit = caps.file_bytes;
+                let path = path.0;
+                problem = is_wanted
+                    .then_some(Error::FileTooLarge { path, limit })
+                    .or(problem);
             }
             tar::EntryType::Regular | tar::EntryType::Continuous => {
                 let mut content = Vec::with_capacity(size as usize);

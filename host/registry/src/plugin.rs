@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, TryFutureExt as _};
 
-use crate::artifact::{self, Description, Unpacked};
+use crate::artifact::{self, Contents, Description, Unpacked};
 use crate::client::{LocateError, Registry};
 use crate::credentials::Keyring;
 use crate::digest::Digest;
@@ -294,14 +294,14 @@ async fn pull(
         digest = only;
         unpacked = artifact::unpack(&bytes).map_err(not_a_plugin)?;
     }
-    let Unpacked::Plugin {
+    let Unpacked::Plugin(contents) = unpacked else {
+        return Err(not_a_plugin("its index leads to another index".to_owned()));
+    };
+    let Contents {
         layer,
         config,
         annotations,
-    } = unpacked
-    else {
-        return Err(not_a_plugin("its index leads to another index".to_owned()));
-    };
+    } = *contents;
     rule.admit_size(layer.size)
         .map_err(|denied| (Stage::Admit, denied.into()))?;
     let config_limit = inner.settings.limits.config_bytes;

@@ -5,38 +5,32 @@
 //! tries again as somebody else, nor as nobody.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use reqwest::header::{HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use url::Url;
 
-use crate::challenge::{self, Challenge};
-use crate::credentials::{Candidate, Credential};
+use crate::credentials::Candidate;
 use crate::digest::{Digest, Hashing};
 use crate::error::Error;
 use crate::guard::is_plain;
 use crate::manifest::{ACCEPT_MANIFESTS, Descriptor, Document, Index};
 use crate::reference::DEFAULT_REGISTRY;
 use crate::settings::Settings;
-use crate::transport::{Call, Transport, next_chunk, read_body};
+use crate::transport::{Call, Transport, read_body};
 
+mod authorization;
+mod blob;
 mod upload;
+
+use authorization::Held;
+pub(crate) use blob::Blob;
 
 /// Token answers and error messages are small; more is not read.
 const SMALL_ANSWER: u64 = 1 << 20;
-/// What the token specification says an answer without `expires_in` means.
-const DEFAULT_TOKEN_SECS: u64 = 60;
-/// A token is given up this long before it ends, so that it does not end on the way.
-const TOKEN_MARGIN: Duration = Duration::from_secs(5);
-
 /// What a request wants to do with a repository; tokens are per access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -53,12 +47,6 @@ pub(crate) struct Session {
     /// Authorization header by scope. Held while a token is fetched, so that many requests share one.
     headers: Mutex<BTreeMap<String, Held>>,
     manifest_limit: u64,
-}
-
-#[derive(Clone)]
-struct Held {
-    header: HeaderValue,
-    until: Option<Instant>,
 }
 
 /// A manifest as the registry holds it.
@@ -96,6 +84,11 @@ impl Session {
             headers: Mutex::default(),
             manifest_limit: settings.limits.manifest_bytes,
         })
+    }
+
+    /// What this session shows to the registry.
+    pub(crate) fn candidate(&self) -> &Candidate {
+        &self.candidate
     }
 
     /// The digest a tag points to, or the digest itself when it exists.
@@ -197,7 +190,8 @@ impl Session {
         let call = Call::get(url, &at).accept(crate::manifest::OCI_INDEX);
         let answered = self.read(repository, &call, self.manifest_limit).await;
         let bytes = match answered {
-            Err(Error::NotFound { .. }) => {
+            // No such API: 404 from most, another refusal from some.
+            Err(Error::NotFound { .. } | Error::Refused { .. }) => {
                 let fallback = format!("sha256-{}", subject.hex());
                 match self.get_manifest(repository, &fallback).await {
                     Err(Error::NotFound { .. }) => return Ok(Vec::new()),
@@ -271,126 +265,6 @@ impl Session {
         }
     }
 
-    async fn held(&self, scope: &str) -> Option<HeaderValue> {
-        let headers = self.headers.lock().await;
-        let held = headers.get(scope)?;
-        held.until
-            .is_none_or(|until| until > Instant::now())
-            .then(|| held.header.clone())
-    }
-
-    /// The header that answers a challenge, remembered for the scope.
-    async fn answer(
-        &self,
-        response: &Response,
-        scope: &str,
-        used: Option<&HeaderValue>,
-        at: &str,
-    ) -> Result<HeaderValue, Error> {
-        let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
-        let challenge = challenge::parse(values.filter_map(|value| value.to_str().ok()));
-        let mut headers = self.headers.lock().await;
-        if let Some(held) = headers.get(scope)
-            && Some(&held.header) != used
-            && held.until.is_none_or(|until| until > Instant::now())
-        {
-            // Somebody else has answered it meanwhile.
-            return Ok(held.header.clone());
-        }
-        headers.remove(scope);
-        let (text, until) = match (challenge, &self.candidate.credential) {
-            (None, _) => return Err(self.unauthorized(at.to_owned())),
-            (Some(_), Credential::RegistryToken(token)) => (format!("Bearer {token}"), None),
-            (Some(Challenge::Basic), Credential::Basic { username, password }) => {
-                (basic(username, password), None)
-            }
-            (Some(Challenge::Basic), _) => return Err(self.unauthorized(at.to_owned())),
-            (
-                Some(Challenge::Bearer {
-                    realm,
-                    service,
-                    scope: asked,
-                }),
-                _,
-            ) => {
-                // A registry may ask for a wider scope than we know; a narrower one is not enough.
-                let scope = asked
-                    .filter(|asked| asked.starts_with(scope))
-                    .unwrap_or(scope.into());
-                let token = self.token(&realm, service.as_deref(), &scope, at).await?;
-                let lifetime = Duration::from_secs(token.expires_in.unwrap_or(DEFAULT_TOKEN_SECS));
-                let until = Instant::now().checked_add(lifetime.saturating_sub(TOKEN_MARGIN));
-                (format!("Bearer {}", token.value()), until)
-            }
-        };
-        let mut header = HeaderValue::from_str(&text).map_err(|_| Error::BadAnswer {
-            at: at.to_owned(),
-            problem: "the credential cannot be sent in a header".to_owned(),
-        })?;
-        header.set_sensitive(true);
-        headers.insert(
-            scope.to_owned(),
-            Held {
-                header: header.clone(),
-                until,
-            },
-        );
-        Ok(header)
-    }
-
-    /// Gets a token where the registry says; the guard judges that address like any other hop.
-    async fn token(
-        &self,
-        realm: &str,
-        service: Option<&str>,
-        scope: &str,
-        at: &str,
-    ) -> Result<Token, Error> {
-        let bad = |problem: &str| Error::BadAnswer {
-            at: at.to_owned(),
-            problem: problem.into(),
-        };
-        let mut url: Url = realm
-            .parse()
-            .map_err(|_| bad("the token address is not a URL"))?;
-        let fields = [("service", service.unwrap_or_default()), ("scope", scope)];
-        let mut header = None;
-        let call = match &self.candidate.credential {
-            Credential::IdentityToken(token) => {
-                let mut form = url::form_urlencoded::Serializer::new(String::new());
-                form.extend_pairs([("grant_type", "refresh_token"), ("client_id", "llsd")]);
-                form.extend_pairs(fields)
-                    .append_pair("refresh_token", token);
-                let body = Bytes::from(form.finish());
-                Call::get(url, at)
-                    .method(Method::POST)
-                    .body("application/x-www-form-urlencoded", body)
-            }
-            credential => {
-                url.query_pairs_mut()
-                    .extend_pairs(fields.iter().filter(|(_, v)| !v.is_empty()));
-                if let Credential::Basic { username, password } = credential {
-                    let value = HeaderValue::from_str(&basic(username, password));
-                    let mut value = value.map_err(|_| bad("the credential cannot be sent"))?;
-                    value.set_sensitive(true);
-                    header = Some(value);
-                }
-                Call::get(url, at)
-            }
-        };
-        let response = self.transport.send(&call, header.as_ref()).await?;
-        if !response.status().is_success() {
-            return Err(self.unauthorized(at.to_owned()));
-        }
-        let bytes = read_body(response, at, SMALL_ANSWER, self.transport.timeouts).await?;
-        let token: Token =
-            serde_json::from_slice(&bytes).map_err(|_| bad("the token answer cannot be read"))?;
-        if token.value().is_empty() {
-            return Err(bad("the token answer holds no token"));
-        }
-        Ok(token)
-    }
-
     fn unauthorized(&self, at: String) -> Error {
         Error::Unauthorized {
             at,
@@ -448,78 +322,4 @@ impl Session {
                 problem: "its name does not fit into a URL".to_owned(),
             })
     }
-}
-
-/// A blob on its way in: counted and hashed as it passes.
-pub(crate) struct Blob<'a> {
-    session: &'a Session,
-    response: Response,
-    /// `None` once the end was reached and checked.
-    hashing: Option<Hashing>,
-    descriptor: Descriptor,
-    pub(crate) at: String,
-}
-
-impl Blob<'_> {
-    /// The next piece. `None` comes only after length and digest were found right.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
-        let Some(mut hashing) = self.hashing.take() else {
-            return Ok(None);
-        };
-        let timeouts = self.session.transport.timeouts;
-        let chunk = next_chunk(&mut self.response, &self.at, hashing.count(), timeouts).await?;
-        let expected = self.descriptor.size;
-        let wrong_length = |found| {
-            Err(Error::WrongLength {
-                at: self.at.clone(),
-                expected,
-                found,
-            })
-        };
-        match chunk {
-            Some(bytes) => {
-                hashing.update(&bytes);
-                if hashing.count() > expected {
-                    return wrong_length(hashing.count());
-                }
-                self.hashing = Some(hashing);
-                Ok(Some(bytes))
-            }
-            None if hashing.count() != expected => wrong_length(hashing.count()),
-            None => match hashing.finish() {
-                found if found == self.descriptor.digest => Ok(None),
-                found => Err(Error::DigestMismatch {
-                    at: self.at.clone(),
-                    found,
-                }),
-            },
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Token {
-    #[serde(default)]
-    token: String,
-    #[serde(default)]
-    access_token: String,
-    #[serde(default)]
-    expires_in: Option<u64>,
-}
-
-impl Token {
-    fn value(&self) -> &str {
-        if self.token.is_empty() {
-            &self.access_token
-        } else {
-            &self.token
-        }
-    }
-}
-
-fn basic(username: &str, password: &str) -> String {
-    format!(
-        "Basic {}",
-        STANDARD.encode(format!("{username}:{password}"))
-    )
 }

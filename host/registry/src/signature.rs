@@ -16,15 +16,16 @@ use crate::error::Error as RegistryError;
 use crate::manifest::{Descriptor, Document, Manifest};
 use crate::session::Session;
 
+mod bundle;
 mod key;
 
+use bundle::Signed;
 pub use key::{KeyError, PublicKey};
 
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 const SIMPLE_TYPE: &str = "cosign container image signature";
-const IN_TOTO: &str = "application/vnd.in-toto+json";
 /// What a bundle claims when it is a signature; attestations of the same key claim something else.
 const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 /// A signature is about a kilobyte, with certificates a few.
@@ -272,8 +273,12 @@ async fn attached(
         let bytes = session
             .get_blob(repository, &layer, MAX_SIGNATURE_BYTES)
             .await?;
-        match read_bundle(&bytes, digest, manifest_bytes) {
-            Ok((message, mark, subject)) => {
+        match bundle::read(&bytes, digest, manifest_bytes) {
+            Ok(Signed {
+                message,
+                mark,
+                subject,
+            }) => {
                 found.push(Signature {
                     place,
                     message,
@@ -318,126 +323,6 @@ fn simple_subject(message: &[u8]) -> Option<Digest> {
     // Newer releases write the predicate of bundles here too.
     let is_signature = critical.kind == SIMPLE_TYPE || critical.kind == SIGN_PREDICATE;
     is_signature.then_some(critical.image.digest)
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Bundle {
-    dsse_envelope: Option<Envelope>,
-    message_signature: Option<MessageSignature>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Envelope {
-    payload: String,
-    payload_type: String,
-    signatures: Vec<EnvelopeSignature>,
-}
-
-#[derive(Deserialize)]
-struct EnvelopeSignature {
-    sig: String,
-}
-
-#[derive(Deserialize)]
-struct MessageSignature {
-    signature: String,
-}
-
-/// What a bundle signs, its mark, and the manifest it names.
-fn read_bundle(
-    bytes: &[u8],
-    digest: &Digest,
-    manifest_bytes: &[u8],
-) -> Result<(Vec<u8>, Vec<u8>, Option<Digest>), String> {
-    let decode = |text: &str| {
-        STANDARD
-            .decode(text)
-            .map_err(|_| "is not base64".to_owned())
-    };
-    let bundle: Bundle =
-        serde_json::from_slice(bytes).map_err(|_| "is not a sigstore bundle".to_owned())?;
-    match bundle {
-        Bundle {
-            dsse_envelope: Some(envelope),
-            message_signature: None,
-        } => {
-            let Envelope {
-                payload,
-                payload_type,
-                signatures,
-            } = envelope;
-            if payload_type != IN_TOTO {
-                return Err(format!("signs a {payload_type:?}, not a statement"));
-            }
-            let [EnvelopeSignature { sig }] = signatures.as_slice() else {
-                return Err("does not have exactly one signature".to_owned());
-            };
-            let payload = decode(&payload)?;
-            let subject = statement_subject(&payload, digest)?;
-            Ok((
-                pre_authentication(&payload_type, &payload),
-                decode(sig)?,
-                subject,
-            ))
-        }
-        // The mark is over the manifest itself, whose bytes we hold: it cannot be about another.
-        Bundle {
-            dsse_envelope: None,
-            message_signature: Some(MessageSignature { signature }),
-        } => Ok((
-            manifest_bytes.to_vec(),
-            decode(&signature)?,
-            Some(digest.clone()),
-        )),
-        _ => Err("holds neither a statement nor a signature".to_owned()),
-    }
-}
-
-/// The digest a statement is about: ours when it is among the subjects, else the first.
-fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Option<Digest>, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Statement {
-        predicate_type: String,
-        subject: Vec<Subject>,
-    }
-    #[derive(Deserialize)]
-    struct Subject {
-        digest: SubjectDigest,
-    }
-    #[derive(Deserialize)]
-    struct SubjectDigest {
-        sha256: Option<String>,
-    }
-    let statement: Statement =
-        serde_json::from_slice(payload).map_err(|_| "holds no in-toto statement".to_owned())?;
-    if statement.predicate_type != SIGN_PREDICATE {
-        return Err(format!(
-            "states {:?}, which is not a signature",
-            statement.predicate_type
-        ));
-    }
-    let named = statement
-        .subject
-        .into_iter()
-        .filter_map(|subject| subject.digest.sha256);
-    let digests: Vec<Digest> = named
-        .filter_map(|hex| format!("sha256:{hex}").parse().ok())
-        .collect();
-    let ours = digests.iter().find(|other| *other == digest).cloned();
-    Ok(ours.or(digests.into_iter().next()))
-}
-
-/// DSSE's pre-authentication encoding: what is really signed.
-fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "DSSEv1 {} {payload_type} {} ",
-        payload_type.len(),
-        payload.len()
-    );
-    [head.as_bytes(), payload].concat()
 }
 
 fn short(digest: &Digest) -> &str {

@@ -3,6 +3,7 @@ use rcgen::{
 };
 use serde_json::json;
 
+use super::bundle::{IN_TOTO, pre_authentication};
 use super::*;
 
 fn pair() -> KeyPair {
@@ -46,7 +47,11 @@ fn bundle(pair: &KeyPair, payload: &[u8]) -> Vec<u8> {
 }
 
 fn bundled(bytes: &[u8], digest: &Digest, manifest: &[u8]) -> Result<Signature, String> {
-    let (message, mark, subject) = read_bundle(bytes, digest, manifest)?;
+    let Signed {
+        message,
+        mark,
+        subject,
+    } = bundle::read(bytes, digest, manifest)?;
     Ok(Signature {
         place: "bundle".into(),
         message,

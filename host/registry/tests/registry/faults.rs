@@ -56,8 +56,7 @@ impl Bench {
         let (cache, dir) = cache_folder();
         let mut settings = settings_for(&proxy.address);
         settings.cache_dir = Some(dir);
-        settings.timeouts.read = Duration::from_millis(300);
-        settings.timeouts.total = Duration::from_secs(3);
+        settings.timeouts.total = Duration::from_secs(10);
         Self {
             server,
             proxy,
@@ -131,7 +130,8 @@ async fn a_connection_cut_in_a_manifest_is_named() {
 
 #[tokio::test]
 async fn silence_ends_with_the_read_limit() {
-    let bench = Bench::new().await;
+    let mut bench = Bench::new().await;
+    bench.settings.timeouts.read = Duration::from_millis(500);
     bench.proxy.fault("HEAD", "/manifests/", 3, Fault::Silence);
     bench.fails_once_with("RegistryTimeout").await;
 }
@@ -469,6 +469,7 @@ async fn a_dead_port_is_unreachable() {
 async fn plain_http_is_not_spoken_to_a_host_that_is_not_listed() {
     let bench = Bench::new().await;
     let mut settings = bench.settings.clone();
+    settings.timeouts.read = Duration::from_millis(200);
     settings.plain_http.clear();
     let registry = Registry::new(settings).unwrap();
     let error = registry

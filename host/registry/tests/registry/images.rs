@@ -446,6 +446,33 @@ async fn an_image_is_labelled_in_the_label_when_small_and_by_layer_when_large() 
 }
 
 #[tokio::test]
+async fn labels_written_with_crane_as_the_guide_says_are_read() {
+    let server = RegistryServer::plain();
+    let mut image = Image::labelled([]);
+    image.layers = vec![Layer::with(
+        &[("app/config.yaml", YAML.as_bytes())],
+        Packing::Gzip,
+    )];
+    let build = push(&server, &image, "guide/stack:build").to_string();
+    let target = server.reference("guide/stack:1.4");
+    let inline = format!("{}={}", labels::BASE64, STANDARD.encode(YAML));
+    let schema = format!("{}=llama-stack/0.7", labels::SCHEMA);
+    let labelled = target.to_string();
+    server.crane(&[
+        "mutate", &build, "--label", &inline, "--label", &schema, "-t", &labelled,
+    ]);
+    let registry = Registry::new(server.settings()).unwrap();
+    let base = registry
+        .base_config(&target, &Keyring::empty())
+        .await
+        .unwrap();
+    assert_eq!(
+        (base.yaml.as_str(), base.schema.as_deref()),
+        (YAML, Some("llama-stack/0.7"))
+    );
+}
+
+#[tokio::test]
 async fn every_image_of_an_index_is_labelled() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();

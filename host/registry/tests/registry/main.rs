@@ -3,6 +3,8 @@
 //! Their binaries are named by `LLSD_REGISTRY_BIN`, `LLSD_CRANE_BIN` and `LLSD_COSIGN_BIN`, which
 //! `cargo xtask test` sets. Faults come from a proxy of our own between client and registry.
 
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
 mod caches;
 mod faults;
 mod images;
