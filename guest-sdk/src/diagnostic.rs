@@ -77,9 +77,13 @@ impl Diagnostics {
     /// The answer with its warnings when nothing stops it; otherwise everything collected. Both
     /// sorted by field.
     pub fn finish<T>(self, answer: T) -> Answer<T> {
-        let mut all = self.0;
-        all.sort_unstable();
-        all.dedup();
+        // A few at most; sorting by insertion spares a component the code of a general sort.
+        let mut all: Vec<Diagnostic> = Vec::with_capacity(self.0.len());
+        for diagnostic in self.0 {
+            if let Err(place) = all.binary_search(&diagnostic) {
+                all.insert(place, diagnostic);
+            }
+        }
         if all.iter().any(|d| d.severity == Severity::Error) {
             Err(all)
         } else {

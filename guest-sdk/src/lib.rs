@@ -16,6 +16,8 @@ mod diagnostic;
 pub mod documents;
 pub mod exchange;
 mod export;
+#[cfg(not(target_family = "wasm"))]
+pub mod golden;
 
 pub use adapter::{Detection, ProviderPack, SchemaAdapter};
 pub use diagnostic::{Answer, Diagnostic, Diagnostics, Outcome, Severity};

@@ -21,7 +21,9 @@ pub enum Error {
     #[error("the adapter in {0} does not build for WebAssembly; cargo's own messages stand above")]
     Build(PathBuf),
     /// Cargo built something else than one library.
-    #[error("the crate in {0} makes no WebAssembly library; add `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`")]
+    #[error(
+        "the crate in {0} makes no WebAssembly library; add `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`"
+    )]
     NoLibrary(PathBuf),
     /// The library could not be read.
     #[error("could not read {path}")]
@@ -44,7 +46,14 @@ pub enum Error {
 /// Builds the adapter crate in `folder` into `target_dir` and wraps it as a component.
 pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--lib", "--profile", "guest", "--target", "wasm32-unknown-unknown"])
+        .args([
+            "build",
+            "--lib",
+            "--profile",
+            "guest",
+            "--target",
+            "wasm32-unknown-unknown",
+        ])
         .args(["--message-format", "json-render-diagnostics"])
         .arg("--target-dir")
         .arg(target_dir)
@@ -58,15 +67,25 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
     if !output.status.success() {
         return Err(Error::Build(folder.to_owned()));
     }
-    let library = library(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| Error::NoLibrary(folder.to_owned()))?;
-    let module = std::fs::read(&library).map_err(|source| Error::Read { path: library.clone(), source })?;
-    wrap(&module).map_err(|source| Error::Encode { path: library, source: source.into() })
+    let library = library(&String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| Error::NoLibrary(folder.to_owned()))?;
+    let module = std::fs::read(&library).map_err(|source| Error::Read {
+        path: library.clone(),
+        source,
+    })?;
+    wrap(&module).map_err(|source| Error::Encode {
+        path: library,
+        source: source.into(),
+    })
 }
 
 /// Wraps a core module made with the SDK as a component.
 fn wrap(module: &[u8]) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
     let module = names::shorten(module)?;
-    Ok(ComponentEncoder::default().validate(true).module(&module)?.encode()?)
+    Ok(ComponentEncoder::default()
+        .validate(true)
+        .module(&module)?
+        .encode()?)
 }
 
 /// The last `.wasm` file that cargo says it made: the crate itself comes after its dependencies.
@@ -77,6 +96,9 @@ fn library(messages: &str) -> Option<PathBuf> {
         .filter(|message| message["reason"] == "compiler-artifact")
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .filter_map(|name| name.as_str().map(PathBuf::from))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "wasm"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "wasm")
+        })
         .next_back()
 }

@@ -35,30 +35,55 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     Ok(out.finish())
 }
 
-/// The demangled name; inside angle brackets, paths are cut to their last word.
+/// The demangled name: the plugin's own functions with their path, those of libraries without.
 fn short(name: &str) -> Cow<'_, str> {
-    let Ok(symbol) = rustc_demangle::try_demangle(name) else { return Cow::Borrowed(name) };
-    let mut out = String::new();
-    let mut path = String::new();
-    let mut depth = 0_usize;
-    for c in format!("{symbol:#}").chars().chain(['\0']) {
-        if c.is_alphanumeric() || c == '_' || c == ':' {
-            path.push(c);
-            continue;
-        }
-        let word = if depth > 0 { path.rsplit("::").next().unwrap_or(&path) } else { &path };
-        out.push_str(word);
-        path.clear();
+    let Ok(symbol) = rustc_demangle::try_demangle(name) else {
+        return Cow::Borrowed(name);
+    };
+    let full = format!("{symbol:#}");
+    // `<type as trait>::function`, or `<type>::function`.
+    let subject = full.strip_prefix('<').and_then(|rest| {
+        let end = closing(rest)?;
+        let (inside, after) = (rest.get(..end)?, rest.get(end + 1..)?);
+        Some(format!(
+            "{}{after}",
+            inside.rsplit_once(" as ").map_or(inside, |(_, of)| of)
+        ))
+    });
+    let plain = without_generics(subject.as_deref().unwrap_or(&full));
+    if plain.starts_with("llsd_") || plain.starts_with("adapter_") {
+        return Cow::Owned(plain);
+    }
+    Cow::Owned(plain.rsplit("::").next().unwrap_or(&plain).to_owned())
+}
+
+/// Where the bracket closes that was open before the text began.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 1_usize;
+    text.char_indices().find_map(|(at, c)| {
         match c {
             '<' => depth += 1,
-            '>' => depth = depth.saturating_sub(1),
+            '>' => depth -= 1,
             _ => {}
         }
-        if c != '\0' {
-            out.push(c);
+        (depth == 0).then_some(at)
+    })
+}
+
+fn without_generics(path: &str) -> String {
+    let mut depth = 0_usize;
+    let kept = path.chars().filter(|c| match c {
+        '<' => {
+            depth += 1;
+            false
         }
-    }
-    Cow::Owned(out)
+        '>' => {
+            depth = depth.saturating_sub(1);
+            false
+        }
+        _ => depth == 0,
+    });
+    kept.collect::<String>().replace("::::", "::")
 }
 
 #[cfg(test)]
@@ -68,10 +93,17 @@ mod tests {
     #[test]
     fn a_name_says_what_it_is_in_a_few_words() {
         for (mangled, name) in [
-            ("_ZN13llsd_dialects8assemble8assemble17h72766dd10e507aaeE", "llsd_dialects::assemble::assemble"),
+            (
+                "_ZN13llsd_dialects8assemble8assemble17h72766dd10e507aaeE",
+                "llsd_dialects::assemble::assemble",
+            ),
             (
                 "_ZN98_$LT$$RF$mut$u20$serde_json..de..Deserializer$LT$R$GT$$u20$as$u20$serde_core..de..Deserializer$GT$15deserialize_any17h334e9c1fa5c76820E",
-                "<&mut Deserializer<R> as Deserializer>::deserialize_any",
+                "deserialize_any",
+            ),
+            (
+                "_ZN5alloc11collections5btree3map25BTreeMap$LT$K$C$V$C$A$GT$6insert17hbc6dd7930ddecbddE",
+                "insert",
             ),
             ("cabi_realloc", "cabi_realloc"),
         ] {

@@ -31,11 +31,14 @@ pub(crate) fn describe(adapter: &Adapter) -> Description {
     for dialect in adapter.dialects {
         let catalog = Catalog::of(dialect, None);
         let names = catalog.apis();
-        let known = names.iter().map(|api| {
-            let types = catalog.types(api).iter().map(known_provider).collect();
-            ((*api).to_owned(), types)
-        });
-        providers.insert(dialect.id.to_owned(), known.collect());
+        let mut known = BTreeMap::new();
+        for api in &names {
+            known.insert(
+                (*api).to_owned(),
+                catalog.types(api).iter().map(known_provider).collect(),
+            );
+        }
+        providers.insert(dialect.id.to_owned(), known);
         apis.insert(
             dialect.id.to_owned(),
             names.into_iter().map(str::to_owned).collect(),

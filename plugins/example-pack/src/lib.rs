@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{
-    Description, Document, Expansion, ExpansionRequest, KnownProvider, ReadAs, Role, ServedSchema, Variable,
+    Description, Document, Expansion, ExpansionRequest, KnownProvider, ReadAs, Role, ServedSchema,
+    Variable,
 };
 use llsd_adapter_sdk::serde_json::Value;
 use llsd_adapter_sdk::{Answer, Diagnostics, ProviderPack};
@@ -43,15 +44,25 @@ impl ProviderPack for Acme {
             endpoint: Some("base_url".to_owned()),
             credential: Some("api_key".to_owned()),
         };
-        let schemas = SCHEMAS.iter().enumerate().map(|(place, (id, product, from, before))| ServedSchema {
-            id: (*id).to_owned(),
-            product: (*product).to_owned(),
-            from: (*from).to_owned(),
-            before: before.map(str::to_owned),
-            role: if place == 0 { Role::Current } else { Role::Previous },
-        });
+        let schemas = SCHEMAS
+            .iter()
+            .enumerate()
+            .map(|(place, (id, product, from, before))| ServedSchema {
+                id: (*id).to_owned(),
+                product: (*product).to_owned(),
+                from: (*from).to_owned(),
+                before: before.map(str::to_owned),
+                role: if place == 0 {
+                    Role::Current
+                } else {
+                    Role::Previous
+                },
+            });
         let by_schema = |(id, ..): &(&str, &str, &str, Option<&str>)| {
-            ((*id).to_owned(), BTreeMap::from([(API.to_owned(), vec![known.clone()])]))
+            (
+                (*id).to_owned(),
+                BTreeMap::from([(API.to_owned(), vec![known.clone()])]),
+            )
         };
         Description {
             name: "example-pack".to_owned(),
@@ -59,20 +70,44 @@ impl ProviderPack for Acme {
             vendor: "Acme (an example)".to_owned(),
             shapes: vec![ExpansionRequest::SHAPE.to_owned()],
             schemas: schemas.collect(),
-            apis: SCHEMAS.iter().map(|(id, ..)| ((*id).to_owned(), vec![API.to_owned()])).collect(),
+            apis: SCHEMAS
+                .iter()
+                .map(|(id, ..)| ((*id).to_owned(), vec![API.to_owned()]))
+                .collect(),
             providers: SCHEMAS.iter().map(by_schema).collect(),
         }
     }
 
     fn expand(request: ExpansionRequest) -> Answer<Expansion> {
-        let ExpansionRequest { schema, server_version: _, api, path, entry, capabilities: _ } = request;
+        let ExpansionRequest {
+            schema,
+            server_version: _,
+            api,
+            path,
+            entry,
+            capabilities: _,
+        } = request;
         let mut notes = Diagnostics::default();
-        if api != API || ![NAME, TYPE].contains(&entry.provider.as_str()) || !SCHEMAS.iter().any(|(id, ..)| *id == schema) {
-            let problem = format!("this pack does not know the {api} provider {:?} of {schema}", entry.provider);
-            notes.error("unknown-provider", format!("{path}.provider"), problem, format!("use the {API} provider {NAME:?}"));
+        if api != API
+            || ![NAME, TYPE].contains(&entry.provider.as_str())
+            || !SCHEMAS.iter().any(|(id, ..)| *id == schema)
+        {
+            let problem = format!(
+                "this pack does not know the {api} provider {:?} of {schema}",
+                entry.provider
+            );
+            notes.error(
+                "unknown-provider",
+                format!("{path}.provider"),
+                problem,
+                format!("use the {API} provider {NAME:?}"),
+            );
         }
         let mut config = entry.settings;
-        for key in config.keys().filter(|key| !SETTINGS.contains(&key.as_str())) {
+        for key in config
+            .keys()
+            .filter(|key| !SETTINGS.contains(&key.as_str()))
+        {
             notes.warning(
                 "unknown-setting",
                 format!("{path}.settings.{key}"),
@@ -97,9 +132,18 @@ impl ProviderPack for Acme {
                 "apiKey" => "api_key",
                 other => other.strip_prefix("secretRefs.").unwrap_or(other),
             };
-            config.insert(key.to_owned(), Value::String(format!("${{env.{variable}}}")));
+            config.insert(
+                key.to_owned(),
+                Value::String(format!("${{env.{variable}}}")),
+            );
             let reference = Some(variable.clone());
-            wants.push(Variable { env: variable, reference, part: None, value: None, read_as: ReadAs::ConvertedText });
+            wants.push(Variable {
+                env: variable,
+                reference,
+                part: None,
+                value: None,
+                read_as: ReadAs::ConvertedText,
+            });
         }
         if !config.contains_key("api_key") {
             notes.error(
@@ -119,4 +163,4 @@ impl ProviderPack for Acme {
     }
 }
 
-llsd_adapter_sdk::export!(Acme as provider-pack);
+llsd_adapter_sdk::export!(Acme as provider - pack);

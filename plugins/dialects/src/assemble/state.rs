@@ -67,14 +67,12 @@ impl Shelves {
 
     /// An object of stores: `a:kv+b:sql`.
     pub(super) fn stores(&self, list: &str, api: &str, id: &str) -> Value {
-        let entries =
-            list.split('+')
-                .filter_map(|word| word.split_once(':'))
-                .map(|(name, kind)| {
-                    let kind = if kind == "kv" { Kind::Kv } else { Kind::Sql };
-                    (name.to_owned(), self.store(kind, api, id, name))
-                });
-        Value::Object(entries.collect())
+        let mut stores = Object::new();
+        for (name, kind) in list.split('+').filter_map(|word| word.split_once(':')) {
+            let kind = if kind == "kv" { Kind::Kv } else { Kind::Sql };
+            stores.insert(name.to_owned(), self.store(kind, api, id, name));
+        }
+        Value::Object(stores)
     }
 
     fn block(&self, like: Option<&Object>, kind: Kind, api: &str, id: &str, field: &str) -> Value {

@@ -313,12 +313,12 @@ fn write_backend(
             );
         }
     }
-    let written = stores.iter().map(|store| {
-        let reference =
-            json!({store.kind.place_key(): store.place, "backend": store.kind.default_backend()});
-        (store.name.to_owned(), reference)
-    });
-    storage.insert("stores".to_owned(), Value::Object(written.collect()));
+    let mut written = Object::new();
+    for Store { name, kind, place } in stores {
+        let reference = json!({kind.place_key(): place, "backend": kind.default_backend()});
+        written.insert((*name).to_owned(), reference);
+    }
+    storage.insert("stores".to_owned(), Value::Object(written));
 }
 
 fn new_backend(kind: Kind, choice: &Choice, data_dir: &str) -> Value {

@@ -1,0 +1,176 @@
+//! The rules of generation, one by one, in every dialect that they concern.
+//!
+//! The bases are those of the plugins' golden fixtures.
+
+mod detecting;
+mod expanding;
+mod hostile;
+mod providers;
+mod resources;
+mod serving;
+mod storing;
+
+use llsd_adapter_sdk::documents::{AssemblyRequest, ExpansionRequest};
+use llsd_adapter_sdk::serde_json::{self, Value, json};
+use llsd_adapter_sdk::{Answer, Diagnostic, Severity};
+use llsd_dialects::{
+    Adapter, LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4,
+    LLAMA_STACK_0_5, LLAMA_STACK_0_7, OGX_0_8, OGX_1_0,
+};
+
+const ALL: Adapter = Adapter {
+    name: "all",
+    version: "0.0.0",
+    dialects: &[
+        &OGX_1_0,
+        &OGX_0_8,
+        &LLAMA_STACK_0_7,
+        &LLAMA_STACK_0_5,
+        &LLAMA_STACK_0_4,
+        &LLAMA_STACK_0_3,
+        &LLAMA_STACK_0_2_13,
+        &LLAMA_STACK_0_1_3,
+    ],
+};
+
+const A: &str = "llama-stack/0.1.3";
+const B: &str = "llama-stack/0.2.13";
+const C: &str = "llama-stack/0.3";
+const D: &str = "llama-stack/0.4";
+const E: &str = "llama-stack/0.5";
+const F: &str = "llama-stack/0.7";
+const G: &str = "ogx/0.8";
+const H: &str = "ogx/1.0";
+const SCHEMAS: [&str; 8] = [A, B, C, D, E, F, G, H];
+
+/// The assembly request of a golden case.
+fn golden(schema: &str, case: &str) -> Value {
+    let (plugin, short) = match schema {
+        A => ("llama-stack-0.2", "0.1.3"),
+        B => ("llama-stack-0.2", "0.2.13"),
+        C => ("llama-stack-0.4", "0.3"),
+        D => ("llama-stack-0.4", "0.4"),
+        E => ("llama-stack-0.7", "0.5"),
+        F => ("llama-stack-0.7", "0.7"),
+        G => ("ogx", "0.8"),
+        _ => ("ogx", "1.0"),
+    };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap();
+    let path = folder
+        .join(plugin)
+        .join("tests/golden")
+        .join(format!("{short}-{case}"))
+        .join("request.json");
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    file["request"].clone()
+}
+
+/// A request on the base of a dialect that asks for what `change` adds to it.
+fn request(schema: &str, change: Value) -> Value {
+    let mut request = golden(schema, "minimal");
+    request["providers"] = json!({});
+    request["resources"] = json!({});
+    for (key, value) in change.as_object().unwrap() {
+        request[key.as_str()] = value.clone();
+    }
+    request
+}
+
+/// What an answer holds: the assembly, and every diagnostic as `code field`.
+struct Told {
+    output: Value,
+    notes: Vec<Diagnostic>,
+}
+
+impl Told {
+    fn codes(&self) -> Vec<String> {
+        self.notes
+            .iter()
+            .map(|note| format!("{} {}", note.code, note.field))
+            .collect()
+    }
+
+    fn errors(&self) -> Vec<String> {
+        let errors = self
+            .notes
+            .iter()
+            .filter(|note| note.severity == Severity::Error);
+        errors
+            .map(|note| format!("{} {}", note.code, note.field))
+            .collect()
+    }
+
+    fn config(&self) -> &Value {
+        assert!(self.errors().is_empty(), "refused: {:?}", self.notes);
+        &self.output["config"]
+    }
+
+    /// The provider of an API with an id, conditional or not.
+    fn provider(&self, api: &str, id: &str) -> &Value {
+        let list = self.config()["providers"][api].as_array().unwrap();
+        let is = |entry: &&Value| {
+            entry["provider_id"]
+                .as_str()
+                .is_some_and(|text| text.trim_end_matches('}').ends_with(id))
+        };
+        list.iter()
+            .find(is)
+            .unwrap_or_else(|| panic!("no {api} provider {id}: {list:?}"))
+    }
+
+    fn ids(&self, api: &str) -> Vec<&str> {
+        let list = self.config()["providers"][api].as_array();
+        list.into_iter()
+            .flatten()
+            .filter_map(|entry| entry["provider_id"].as_str())
+            .collect()
+    }
+}
+
+fn told<T: serde::Serialize>(answer: Answer<T>) -> Told {
+    match answer {
+        Ok(outcome) => Told {
+            output: serde_json::to_value(outcome.output).unwrap(),
+            notes: outcome.warnings,
+        },
+        Err(notes) => Told {
+            output: Value::Null,
+            notes,
+        },
+    }
+}
+
+fn assemble(request: Value) -> Told {
+    told(ALL.assemble(serde_json::from_value::<AssemblyRequest>(request).unwrap()))
+}
+
+/// Expands an entry at `p`, for the release of the golden cases.
+fn expand(schema: &str, api: &str, entry: Value) -> Told {
+    let version = golden(schema, "minimal")["serverVersion"].clone();
+    expand_for(schema, version, api, entry)
+}
+
+fn expand_for(schema: &str, version: Value, api: &str, mut entry: Value) -> Told {
+    if entry.get("id").is_none() {
+        entry["id"] = json!("x");
+    }
+    let request = json!({"schema": schema, "serverVersion": version, "api": api, "path": "p", "entry": entry});
+    told(ALL.expand(serde_json::from_value::<ExpansionRequest>(request).unwrap()))
+}
+
+/// An expanded provider at `p`.
+fn placed(id: &str, provider_type: &str, config: Value) -> Value {
+    json!({"path": "p", "expansion": {"id": id, "type": provider_type, "config": config, "wants": []}})
+}
+
+/// vLLM in the keys of a dialect.
+fn vllm(schema: &str) -> Value {
+    let key = if [A, B, C].contains(&schema) {
+        "url"
+    } else {
+        "base_url"
+    };
+    placed("vllm", "remote::vllm", json!({key: "http://vllm:8000/v1"}))
+}

@@ -1,0 +1,343 @@
+//! Models, tools and shields.
+
+use super::*;
+
+fn model(entry: Value) -> Value {
+    let mut entry = entry;
+    entry["path"] = json!("m");
+    json!([entry])
+}
+
+fn with_vllm(schema: &str, resources: Value) -> Told {
+    assemble(request(
+        schema,
+        json!({"providers": {"inference": [vllm(schema)]}, "resources": resources}),
+    ))
+}
+
+fn resources<'t>(schema: &str, told: &'t Told) -> &'t Value {
+    if [A, B].contains(&schema) {
+        told.config()
+    } else {
+        &told.config()["registered_resources"]
+    }
+}
+
+#[test]
+fn a_model_always_names_its_provider_and_clients_learn_its_id() {
+    for schema in SCHEMAS {
+        let told = with_vllm(
+            schema,
+            json!({"models": model(json!({"name": "llama", "contextLength": 8192, "quantization": "fp8"}))}),
+        );
+        let expected = json!({
+            "model_id": "llama", "provider_id": "vllm", "model_type": "llm",
+            "metadata": {"context_length": 8192, "quantization": "fp8"},
+        });
+        assert_eq!(
+            resources(schema, &told)["models"],
+            json!([expected]),
+            "{schema}"
+        );
+        let id = if schema == A { "llama" } else { "vllm/llama" };
+        assert_eq!(
+            told.output["models"],
+            json!([{"name": "llama", "id": id}]),
+            "{schema}"
+        );
+    }
+    let old = json!({"providers": {"inference": [vllm(B)]}, "resources": {"models": model(json!({"name": "llama"}))}, "serverVersion": "0.2.15"});
+    assert_eq!(assemble(request(B, old)).output["models"][0]["id"], "llama");
+}
+
+#[test]
+fn a_model_that_names_an_unknown_provider_is_refused_with_the_ids() {
+    let told = with_vllm(
+        F,
+        json!({"models": model(json!({"name": "a", "provider": "vllm-primary"}))}),
+    );
+    assert_eq!(told.errors(), ["unknown-provider-id m.provider"]);
+    assert_eq!(
+        told.notes[0].fix,
+        "did you mean vllm? all: vllm, sentence-transformers"
+    );
+}
+
+#[test]
+fn a_model_of_a_conditional_provider_shares_its_condition() {
+    let told = with_vllm(
+        F,
+        json!({"models": model(json!({"name": "a", "provider": "ollama"}))}),
+    );
+    assert_eq!(told.codes(), ["conditional-provider m.provider"]);
+    assert_eq!(
+        resources(F, &told)["models"][0]["provider_id"],
+        "${env.OLLAMA_URL:+ollama}"
+    );
+}
+
+#[test]
+fn without_a_provider_of_its_own_a_resource_must_choose_among_several() {
+    let mut several = request(
+        F,
+        json!({"resources": {"models": model(json!({"name": "a"}))}}),
+    );
+    let fireworks =
+        json!({"provider_id": "fireworks", "provider_type": "remote::fireworks", "config": {}});
+    several["base"]["providers"]["inference"]
+        .as_array_mut()
+        .unwrap()
+        .push(fireworks.clone());
+    let told = assemble(several.clone());
+    assert_eq!(
+        told.output["models"][0]["id"], "fireworks/a",
+        "the only one that is always there"
+    );
+    let mut second = fireworks;
+    second["provider_id"] = json!("other");
+    several["base"]["providers"]["inference"]
+        .as_array_mut()
+        .unwrap()
+        .push(second);
+    assert_eq!(assemble(several).errors(), ["no-provider m.provider"]);
+}
+
+#[test]
+fn an_embedding_model_has_a_dimension() {
+    let told = with_vllm(
+        F,
+        json!({"models": model(json!({"name": "e", "embeddingDimension": 384}))}),
+    );
+    assert_eq!(resources(F, &told)["models"][0]["model_type"], "embedding");
+    assert_eq!(
+        resources(F, &told)["models"][0]["metadata"]["embedding_dimension"],
+        384
+    );
+    let told = with_vllm(
+        F,
+        json!({"models": model(json!({"name": "e", "modelType": "embedding"}))}),
+    );
+    assert_eq!(
+        told.errors(),
+        ["no-embedding-dimension m.embeddingDimension"]
+    );
+    let told = with_vllm(
+        F,
+        json!({"models": model(json!({"name": "e", "modelType": "embedding", "metadata": {"embedding_dimension": 3}}))}),
+    );
+    assert!(told.errors().is_empty());
+    assert_eq!(
+        with_vllm(
+            C,
+            json!({"models": model(json!({"name": "e", "modelType": "rerank"}))})
+        )
+        .errors(),
+        ["unknown-model-type m.modelType"]
+    );
+    assert!(
+        with_vllm(
+            D,
+            json!({"models": model(json!({"name": "e", "modelType": "rerank"}))})
+        )
+        .errors()
+        .is_empty()
+    );
+}
+
+#[test]
+fn a_model_of_the_base_with_the_same_id_is_replaced() {
+    let mut request = request(
+        F,
+        json!({"providers": {"inference": [vllm(F)]}, "resources": {"models": model(json!({"name": "a"}))}}),
+    );
+    request["base"]["registered_resources"]["models"] = json!([{"model_id": "a", "provider_id": "vllm", "x": 1}, {"model_id": "a", "provider_id": "sentence-transformers"}]);
+    let told = assemble(request);
+    let models = resources(F, &told)["models"].as_array().unwrap();
+    assert_eq!(models.len(), 2);
+    assert_eq!(models[0].get("x"), None);
+}
+
+fn tools(names: &[&str]) -> Value {
+    names
+        .iter()
+        .map(|name| json!({"path": "t", "name": name}))
+        .collect()
+}
+
+#[test]
+fn tools_become_groups_up_to_0_6_and_providers_alone_from_0_7() {
+    for schema in [A, B, C, D, E] {
+        let told = with_vllm(schema, json!({"tools": tools(&["websearch", "rag"])}));
+        let expected = json!([
+            {"toolgroup_id": "builtin::websearch", "provider_id": "tavily-search"},
+            {"toolgroup_id": "builtin::rag", "provider_id": "rag-runtime"},
+        ]);
+        assert_eq!(
+            resources(schema, &told)["tool_groups"],
+            expected,
+            "{schema}"
+        );
+    }
+    for schema in [F, G, H] {
+        let told = with_vllm(schema, json!({"tools": tools(&["websearch", "rag"])}));
+        assert_eq!(
+            resources(schema, &told).get("tool_groups"),
+            None,
+            "{schema}"
+        );
+        assert_eq!(told.ids("tool_runtime"), ["tavily-search", "file-search"]);
+    }
+}
+
+#[test]
+fn a_tool_brings_its_provider_and_the_files_it_needs() {
+    for (schema, rag, needs_files) in [
+        (A, "rag-runtime", false),
+        (B, "rag-runtime", true),
+        (F, "file-search", true),
+        (H, "file-search", true),
+    ] {
+        let mut request = request(
+            schema,
+            json!({"resources": {"tools": tools(&["websearch", "rag"])}}),
+        );
+        for api in ["tool_runtime", "files"] {
+            request["base"]["providers"]
+                .as_object_mut()
+                .unwrap()
+                .remove(api);
+            request["base"]["apis"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|served| served != api);
+        }
+        let told = assemble(request);
+        assert_eq!(told.ids("tool_runtime"), ["tavily-search", rag], "{schema}");
+        let apis = told.config()["apis"].as_array().unwrap();
+        assert_eq!(apis.contains(&json!("files")), needs_files, "{schema}");
+        if needs_files {
+            assert!(told.provider("files", "localfs")["config"]["storage_dir"].is_string());
+        }
+        assert!(told.codes().contains(&"no-credential t".to_owned()));
+    }
+}
+
+#[test]
+fn a_tool_prefers_the_providers_of_the_resource() {
+    let brave = placed(
+        "mine",
+        "remote::brave-search",
+        json!({"api_key": "${env.K}"}),
+    );
+    let change = json!({"providers": {"tool_runtime": [brave]}, "resources": {"tools": tools(&["websearch"])}});
+    let told = assemble(request(E, change));
+    assert_eq!(resources(E, &told)["tool_groups"][0]["provider_id"], "mine");
+    assert_eq!(told.codes(), [""; 0]);
+}
+
+#[test]
+fn a_tool_that_cannot_be_served_is_refused_with_the_fix() {
+    for (tool, error) in [
+        (
+            json!({"path": "t", "name": "websaerch"}),
+            "unknown-tool t.name",
+        ),
+        (
+            json!({"path": "t", "name": "mcp::files"}),
+            "unknown-tool t.name",
+        ),
+        (
+            json!({"path": "t", "name": "websearch", "provider": "nobody"}),
+            "unknown-provider-id t.provider",
+        ),
+        (
+            json!({"path": "t", "name": "code_interpreter"}),
+            "unknown-tool t.name",
+        ),
+    ] {
+        assert_eq!(
+            with_vllm(F, json!({"tools": [tool]})).errors(),
+            [error],
+            "{tool}"
+        );
+    }
+    let mut no_store = request(F, json!({"resources": {"tools": tools(&["rag"])}}));
+    for api in ["vector_io", "responses", "tool_runtime"] {
+        no_store["base"]["providers"]
+            .as_object_mut()
+            .unwrap()
+            .remove(api);
+        no_store["base"]["apis"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|served| served != api);
+    }
+    no_store["base"]["vector_stores"] = json!({});
+    let told = assemble(no_store);
+    assert_eq!(told.errors(), ["missing-api t"]);
+    assert_eq!(
+        told.notes[0].fix,
+        "add a provider under spec.providers.vectorIo"
+    );
+    let off = json!({"resources": {"tools": tools(&["rag"])}, "disabled": [{"path": "d", "name": "toolRuntime"}, {"path": "d", "name": "responses"}]});
+    assert_eq!(assemble(request(F, off)).errors(), ["disabled-api t"]);
+}
+
+#[test]
+fn a_shield_names_its_provider_and_its_model_as_clients_do() {
+    for schema in [A, B, C, D, E, F, G] {
+        let shield = json!({"path": "s", "name": "guard", "model": "meta-llama/Llama-Guard-3-8B"});
+        let told = with_vllm(schema, json!({"shields": [shield]}));
+        let model = if schema == A {
+            "meta-llama/Llama-Guard-3-8B"
+        } else {
+            "vllm/meta-llama/Llama-Guard-3-8B"
+        };
+        let expected = json!({"shield_id": "guard", "provider_id": "llama-guard", "provider_shield_id": model});
+        assert_eq!(
+            resources(schema, &told)["shields"],
+            json!([expected]),
+            "{schema}"
+        );
+    }
+    let told = with_vllm(
+        F,
+        json!({"shields": [{"path": "s", "name": "llama-guard"}]}),
+    );
+    assert_eq!(told.codes(), ["no-shield-model s.model"]);
+    assert_eq!(
+        with_vllm(
+            H,
+            json!({"shields": [{"path": "s", "name": "llama-guard"}]})
+        )
+        .errors(),
+        ["no-such-api s"]
+    );
+    assert_eq!(
+        with_vllm(
+            F,
+            json!({"shields": [{"path": "s", "name": "a", "provider": "b"}]})
+        )
+        .errors(),
+        ["unknown-provider-id s.provider"]
+    );
+}
+
+#[test]
+fn a_shield_brings_the_provider_of_its_name() {
+    let told = with_vllm(
+        F,
+        json!({"shields": [{"path": "s", "name": "code-scanner"}]}),
+    );
+    assert_eq!(told.ids("safety"), ["llama-guard", "code-scanner"]);
+    assert_eq!(
+        resources(F, &told)["shields"][0]["provider_id"],
+        "code-scanner"
+    );
+    assert_eq!(
+        told.config().get("safety"),
+        None,
+        "the default would name a shield that is not there"
+    );
+    assert_eq!(told.codes(), ["dropped-default s"]);
+}

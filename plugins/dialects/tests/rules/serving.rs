@@ -1,0 +1,142 @@
+//! How the server listens and starts.
+
+use super::*;
+
+fn served(schema: &str, server: Value) -> Told {
+    let mut all = json!({"configFile": "/etc/llama-stack/config.yaml", "dataDir": "/data"});
+    for (key, value) in server.as_object().unwrap() {
+        all[key.as_str()] = value.clone();
+    }
+    assemble(request(schema, json!({"server": all})))
+}
+
+#[test]
+fn the_port_is_in_the_file_and_in_the_start() {
+    for schema in SCHEMAS {
+        let told = served(schema, json!({"port": 9000}));
+        assert_eq!(told.config()["server"]["port"], 9000);
+        let variable = if schema.starts_with("ogx") {
+            "OGX_PORT"
+        } else {
+            "LLAMA_STACK_PORT"
+        };
+        assert_eq!(told.output["startup"]["env"][variable], "9000");
+        assert_eq!(served(schema, json!({})).config()["server"]["port"], 8321);
+    }
+    assert_eq!(
+        served(F, json!({"port": 443})).errors(),
+        ["bad-port spec.networking.port"]
+    );
+}
+
+#[test]
+fn the_file_is_named_to_the_start_and_only_old_images_need_a_command() {
+    for (schema, variable, command) in [
+        (
+            A,
+            "LLAMA_STACK_CONFIG",
+            json!([
+                "python3",
+                "-m",
+                "llama_stack.distribution.server.server",
+                "--config",
+                "/etc/llama-stack/config.yaml",
+                "--port",
+                "8321"
+            ]),
+        ),
+        (
+            B,
+            "LLAMA_STACK_CONFIG",
+            json!([
+                "llama",
+                "stack",
+                "run",
+                "/etc/llama-stack/config.yaml",
+                "--port",
+                "8321"
+            ]),
+        ),
+        (C, "LLAMA_STACK_CONFIG", json!([])),
+        (F, "LLAMA_STACK_CONFIG", json!([])),
+        (H, "OGX_CONFIG", json!([])),
+    ] {
+        let startup = &served(schema, json!({})).output["startup"];
+        assert_eq!(startup["env"][variable], "/etc/llama-stack/config.yaml");
+        assert_eq!(
+            startup["env"]["RUN_CONFIG_PATH"],
+            "/etc/llama-stack/config.yaml"
+        );
+        assert_eq!(startup["command"], command, "{schema}");
+    }
+}
+
+#[test]
+fn folders_of_the_base_move_to_the_same_place_on_the_volume() {
+    for schema in SCHEMAS {
+        let env = served(schema, json!({})).output["startup"]["env"].clone();
+        assert_eq!(
+            env["SQLITE_STORE_DIR"], "/data/distributions/acme",
+            "{schema}"
+        );
+        let home = if schema.starts_with("ogx") {
+            "OGX_CONFIG_DIR"
+        } else {
+            "LLAMA_STACK_CONFIG_DIR"
+        };
+        assert_eq!(env[home], "/data");
+        assert_eq!(env.get("VLLM_URL"), None);
+    }
+}
+
+#[test]
+fn tls_is_two_files_and_ogx_is_told_when_there_is_none() {
+    let tls = json!({"tls": {"certFile": "/c", "keyFile": "/k"}});
+    for schema in SCHEMAS {
+        let told = served(schema, tls.clone());
+        let server = &told.config()["server"];
+        assert_eq!(
+            (&server["tls_certfile"], &server["tls_keyfile"]),
+            (&json!("/c"), &json!("/k"))
+        );
+        assert_eq!(server.get("insecure"), None);
+    }
+    assert_eq!(served(H, json!({})).config()["server"]["insecure"], true);
+    assert_eq!(
+        served(G, json!({})).config()["server"].get("insecure"),
+        None
+    );
+    let old = request(H, json!({"serverVersion": "1.1.0"}));
+    assert_eq!(assemble(old).config()["server"].get("insecure"), None);
+}
+
+#[test]
+fn workers_are_a_setting_from_0_3_1() {
+    for schema in [A, B] {
+        let told = served(schema, json!({"workers": 2}));
+        assert_eq!(told.codes(), ["no-workers spec.workload.workers"]);
+        assert_eq!(told.config()["server"].get("workers"), None);
+    }
+    for schema in [C, D, E, F, G, H] {
+        assert_eq!(
+            served(schema, json!({"workers": 2})).config()["server"]["workers"],
+            2,
+            "{schema}"
+        );
+    }
+    let mut first = request(C, json!({"serverVersion": "0.3.0"}));
+    first["server"]["workers"] = json!(2);
+    assert_eq!(
+        assemble(first).codes(),
+        ["no-workers spec.workload.workers"]
+    );
+}
+
+#[test]
+fn counts_say_what_the_file_holds() {
+    let counts = &assemble(golden(E, "full")).output["counts"];
+    assert_eq!(
+        counts,
+        &json!({"providers": 10, "models": 2, "tools": 2, "shields": 1})
+    );
+}

@@ -1,0 +1,245 @@
+//! State storage.
+
+use super::*;
+
+fn stored(schema: &str, storage: Value) -> Told {
+    assemble(request(schema, json!({"storage": storage})))
+}
+
+const REDIS: &str = "redis://redis.default.svc:6380";
+
+#[test]
+fn nothing_asked_nothing_touched() {
+    for schema in SCHEMAS {
+        let told = assemble(request(
+            schema,
+            json!({"providers": {"inference": [vllm(schema)]}}),
+        ));
+        let base = golden(schema, "minimal")["base"].clone();
+        for key in ["storage", "metadata_store", "inference_store"] {
+            assert_eq!(told.config().get(key), base.get(key), "{schema} {key}");
+        }
+    }
+}
+
+#[test]
+fn redis_is_a_host_and_a_port_and_its_password_stands_in_front() {
+    for schema in SCHEMAS {
+        let told = stored(
+            schema,
+            json!({"kv": {"type": "redis", "endpoint": REDIS, "password": "PW"}}),
+        );
+        let (kind, backend) = if [A, B].contains(&schema) {
+            ("redis", &told.config()["metadata_store"])
+        } else {
+            (
+                "kv_redis",
+                &told.config()["storage"]["backends"]["kv_default"],
+            )
+        };
+        assert_eq!(backend["type"], kind, "{schema}");
+        assert_eq!(
+            (&backend["host"], &backend["port"]),
+            (&json!(":${env.PW}@redis.default.svc"), &json!(6380))
+        );
+        assert_eq!(
+            told.output["variables"],
+            json!([{"env": "PW", "reference": "PW", "readAs": "text"}])
+        );
+        assert_eq!(told.codes(), ["logged-password spec.storage.kv.password"]);
+    }
+}
+
+#[test]
+fn up_to_0_2_every_provider_has_its_own_store() {
+    for schema in [A, B] {
+        let told = stored(
+            schema,
+            json!({
+                "kv": {"type": "redis", "endpoint": "redis:6379"},
+                "sql": {"type": "postgres", "host": {"text": "pg"}, "user": {"text": "u"}},
+            }),
+        );
+        let agents = &told.provider("agents", "meta-reference")["config"];
+        assert_eq!(
+            agents["persistence_store"]["namespace"],
+            "agents::meta-reference::persistence_store"
+        );
+        assert_eq!(agents["responses_store"]["type"], "postgres");
+        assert_eq!(
+            told.provider("vector_io", "faiss")["config"]["kvstore"]["type"],
+            "redis"
+        );
+        let port = if schema == A {
+            json!("5432")
+        } else {
+            json!(5432)
+        };
+        assert_eq!(
+            told.config()["inference_store"],
+            json!({"type": "postgres", "host": "pg", "port": port, "user": "u"})
+        );
+    }
+}
+
+#[test]
+fn an_address_that_redis_cannot_have_is_refused() {
+    for endpoint in [
+        "rediss://redis",
+        "redis://:secret@redis",
+        "http://redis",
+        "redis://",
+    ] {
+        let told = stored(F, json!({"kv": {"type": "redis", "endpoint": endpoint}}));
+        assert_eq!(
+            told.errors(),
+            ["bad-endpoint spec.storage.kv.endpoint"],
+            "{endpoint}"
+        );
+        assert!(
+            told.notes
+                .iter()
+                .all(|note| !note.problem.contains("secret"))
+        );
+    }
+    let told = stored(
+        F,
+        json!({"kv": {"type": "redis", "endpoint": "redis://redis/1"}}),
+    );
+    assert_eq!(told.codes(), ["endpoint-path spec.storage.kv.endpoint"]);
+}
+
+#[test]
+fn postgres_by_its_parts() {
+    let told = stored(
+        F,
+        json!({"sql": {
+            "type": "postgres", "host": {"reference": "H"}, "port": {"text": "5433"}, "database": {"text": "d"},
+            "user": {"text": "u"}, "password": {"reference": "P"},
+        }}),
+    );
+    let expected = json!({
+        "type": "sql_postgres", "host": "${env.H}", "port": 5433, "db": "d", "user": "u", "password": "${env.P}",
+    });
+    assert_eq!(
+        told.config()["storage"]["backends"]["sql_default"],
+        expected
+    );
+    assert_eq!(told.output["variables"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_connection_string_is_taken_apart_where_the_release_has_none() {
+    let dsn = json!({"sql": {"type": "postgres-connection-string", "connectionString": "DSN"}});
+    let told = stored(F, dsn.clone());
+    let parts: Vec<_> = told.output["variables"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| (v["env"].as_str().unwrap(), v["part"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("LLSD_SQL_DB", "database"),
+            ("LLSD_SQL_HOST", "host"),
+            ("LLSD_SQL_PASSWORD", "encodedPassword"),
+            ("LLSD_SQL_PORT", "port"),
+            ("LLSD_SQL_USER", "encodedUser"),
+        ],
+        "this release pastes the password into an address"
+    );
+    let parts_of = |version: Value| {
+        let mut request = request(H, json!({"storage": dsn}));
+        request["serverVersion"] = version;
+        assemble(request)
+    };
+    let told = parts_of(json!("1.5.0"));
+    assert_eq!(
+        told.config()["storage"]["backends"]["sql_default"],
+        json!({"type": "sql_postgres", "connection_string": "${env.DSN}"})
+    );
+    for version in [json!("1.4.0"), Value::Null] {
+        let told = parts_of(version);
+        assert_eq!(
+            told.config()["storage"]["backends"]["sql_default"]["password"],
+            "${env.LLSD_SQL_PASSWORD}"
+        );
+        assert!(
+            told.output["variables"]
+                .to_string()
+                .contains(r#""part":"password""#),
+            "this product escapes it"
+        );
+    }
+}
+
+#[test]
+fn sqlite_stays_where_it_is_and_otherwise_lies_on_the_volume() {
+    let sqlite = json!({"kv": {"type": "sqlite"}, "sql": {"type": "sqlite"}});
+    let told = stored(F, sqlite.clone());
+    assert_eq!(
+        told.config()["storage"],
+        golden(F, "minimal")["base"]["storage"]
+    );
+    let mut request = request(F, json!({"storage": sqlite}));
+    request["base"]["storage"]["backends"]["kv_default"] =
+        json!({"type": "kv_postgres", "user": "u"});
+    let told = assemble(request);
+    assert_eq!(
+        told.config()["storage"]["backends"]["kv_default"],
+        json!({"type": "kv_sqlite", "db_path": "/.llama/kvstore.db"})
+    );
+}
+
+#[test]
+fn a_backend_keeps_the_name_that_the_base_gave_it() {
+    let mut request = request(
+        F,
+        json!({"storage": {"kv": {"type": "redis", "endpoint": "r"}}}),
+    );
+    let storage = &mut request["base"]["storage"];
+    storage["backends"] = json!({"mine": {"type": "kv_sqlite", "db_path": "x"}, "sql_default": {"type": "sql_sqlite", "db_path": "y"}});
+    let told = assemble(request);
+    let backends = told.config()["storage"]["backends"].as_object().unwrap();
+    assert_eq!(backends.keys().collect::<Vec<_>>(), ["mine", "sql_default"]);
+    assert_eq!(backends["mine"]["type"], "kv_redis");
+}
+
+#[test]
+fn a_base_without_storage_gets_all_of_it() {
+    for (schema, stores) in [(C, 3), (D, 4), (E, 5), (F, 5), (H, 5)] {
+        let mut request = request(
+            schema,
+            json!({"storage": {"kv": {"type": "redis", "endpoint": "r"}}}),
+        );
+        request["base"].as_object_mut().unwrap().remove("storage");
+        let told = assemble(request);
+        let storage = &told.config()["storage"];
+        assert_eq!(storage["backends"]["kv_default"]["type"], "kv_redis");
+        assert_eq!(storage["backends"]["sql_default"]["type"], "sql_sqlite");
+        assert_eq!(
+            storage["stores"].as_object().unwrap().len(),
+            stores,
+            "{schema}"
+        );
+        let prompts = if schema == H {
+            "sql_default"
+        } else {
+            "kv_default"
+        };
+        assert!(
+            schema == C || storage["stores"]["prompts"]["backend"] == prompts,
+            "{schema}"
+        );
+    }
+}
+
+#[test]
+fn a_release_without_sql_state_says_so() {
+    let change = json!({"storage": {"sql": {"type": "postgres-connection-string", "connectionString": "D"}}, "serverVersion": "0.2.5"});
+    assert_eq!(
+        assemble(request(A, change)).codes(),
+        ["no-sql-storage spec.storage.sql"]
+    );
+}
