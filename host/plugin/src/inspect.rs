@@ -76,7 +76,7 @@ pub struct Inspection {
     pub size: usize,
     /// `sha256:…` of them: the plugin's identity.
     pub digest: String,
-    /// The world that the exports make up, newest first.
+    /// The world that the exports make up; the larger one where they make up both.
     pub world: Option<World>,
     /// Version of the contract that the exports name.
     pub contract: Option<String>,
