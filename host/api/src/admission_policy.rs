@@ -72,13 +72,15 @@ fn validation(rule: &Rule) -> Option<Value> {
         Expression::Policy {
             rule: expression,
             field,
+            culprits,
         } => {
             let mut validation =
                 json!({ "expression": expression, "message": format!("{field}: {said}") });
-            if rule.id == "unique-ids" {
+            if let Some(culprits) = culprits {
                 validation["messageExpression"] = json!(format!(
-                    "'{field}: ' + variables.repeated + ': {}; {}'",
-                    rule.problem, rule.fix
+                    "{} + {culprits} + {}",
+                    quoted(&format!("{field}: ")),
+                    quoted(&format!(": {said}"))
                 ));
             }
             Some(validation)

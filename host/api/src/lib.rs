@@ -25,6 +25,7 @@
 
 mod admission_policy;
 pub mod checked;
+pub mod conversion;
 mod crd;
 mod document;
 mod field_path;

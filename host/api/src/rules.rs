@@ -61,6 +61,8 @@ pub enum Expression {
         rule: &'static str,
         /// The field to blame.
         field: &'static str,
+        /// What names the culprits, for the message.
+        culprits: Option<&'static str>,
     },
     /// A validation of the admission policy that must hold for each API `k` of `spec.providers`;
     /// the message names the APIs where it does not.

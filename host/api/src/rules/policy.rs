@@ -157,7 +157,11 @@ const fn per_api(rule: &'static str, suffix: &'static str) -> Expression {
 }
 
 const fn whole(rule: &'static str, field: &'static str) -> Expression {
-    Expression::Policy { rule, field }
+    Expression::Policy {
+        rule,
+        field,
+        culprits: None,
+    }
 }
 
 const REFERENCE: (&str, &str) = (
@@ -308,7 +312,11 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "unique-ids",
-        whole("variables.repeated == ''", "spec.providers"),
+        Expression::Policy {
+            rule: "variables.repeated == ''",
+            field: "spec.providers",
+            culprits: Some("variables.repeated"),
+        },
         (
             "the same id is given to more than one provider",
             "give each provider its own id",
@@ -332,7 +340,7 @@ pub(super) const RULES: &[Rule] = &[
         "endpoint",
         per_api(
             each_entry!(
-                r"!has(e.endpoint) || (type(e.endpoint) == string && e.endpoint.matches('^[^\\s]{1,2048}$'))"
+                r"!has(e.endpoint) || (type(e.endpoint) == string && e.endpoint.size() <= 2048 && e.endpoint.matches('^\\S+$'))"
             ),
             ".endpoint",
         ),

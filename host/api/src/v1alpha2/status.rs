@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::schema;
 
@@ -114,8 +114,8 @@ pub struct ServerProvider {
     pub provider_type: String,
     /// Its configuration, as the server shows it.
     #[serde(default)]
-    #[schemars(schema_with = "schema::free_object")]
-    pub config: Map<String, Value>,
+    #[schemars(schema_with = "schema::typeless")]
+    pub config: Value,
     /// Its health.
     #[serde(default)]
     pub health: ProviderHealth,

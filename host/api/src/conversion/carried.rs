@@ -1,0 +1,196 @@
+//! Carried fields: what the table of moves does not bring across.
+//!
+//! Works on any JSON and knows nothing of the fields: it compares a resource with what comes back
+//! of it, and keeps the difference.
+
+use serde_json::{Map, Value, json};
+
+use super::Direction;
+use super::moves::CPU_TARGETS;
+
+/// Annotation of a v1alpha2 resource: what only v1alpha1 can say about it.
+pub const CARRIED_V1ALPHA1: &str = "llamastack.io/v1alpha1-fields";
+/// Annotation of a v1alpha1 resource: what only v1alpha2 can say about it.
+pub const CARRIED_V1ALPHA2: &str = "llamastack.io/v1alpha2-fields";
+/// Annotation of a v1alpha2 resource: what gave way to an edit through v1alpha1, by place.
+pub const CONFLICTS: &str = "llamastack.io/conversion-conflicts";
+
+/// In the annotation: that the resource had an empty map of annotations before.
+const EMPTY_ANNOTATIONS: &str = "annotations";
+
+/// Translates, puts back what was brought, and takes along what would be lost.
+pub(super) fn exchange(
+    mut source: Map<String, Value>,
+    direction: &Direction,
+) -> Map<String, Value> {
+    let brought = detach(&mut source, direction.brought);
+    let mut target = (direction.translate)(&source);
+    let mut conflicts = Map::new();
+    for (place, entry) in brought.iter().flatten() {
+        if !restore(&mut target, place, entry) {
+            conflicts.insert(place.clone(), entry.get("is").cloned().unwrap_or_default());
+        }
+    }
+    if conflicts.contains_key(CPU_TARGETS.0) {
+        // The edit speaks of the field under its other name, which would now contradict it.
+        take(&mut target, CPU_TARGETS.1);
+    }
+    let returned = (direction.back)(&target);
+    let mut taken = Map::new();
+    for part in ["spec", "status"] {
+        let place = format!("/{part}");
+        differences(
+            returned.get(part),
+            source.get(part),
+            &place,
+            direction.source_groups,
+            &mut taken,
+        );
+    }
+    attach(&mut target, direction.taken, taken);
+    if direction.reports_conflicts && !conflicts.is_empty() {
+        attach(&mut target, CONFLICTS, conflicts);
+    }
+    target
+}
+
+/// What stands at a place given as a JSON pointer.
+pub(super) fn place<'a>(map: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
+    let mut keys = keys(pointer);
+    let mut at = map.get(&keys.next()?)?;
+    for key in keys {
+        at = at.as_object()?.get(&key)?;
+    }
+    Some(at)
+}
+
+/// Puts a value at a place, with the objects above it. False where something else is in the way.
+pub(super) fn put(map: &mut Map<String, Value>, pointer: &str, value: Value) -> bool {
+    let mut keys: Vec<String> = keys(pointer).collect();
+    let Some(last) = keys.pop() else { return false };
+    let mut at = map;
+    for key in keys {
+        match at.entry(key).or_insert_with(|| Value::Object(Map::new())) {
+            Value::Object(below) => at = below,
+            _ => return false,
+        }
+    }
+    at.insert(last, value);
+    true
+}
+
+/// Takes away what stands at a place.
+pub(super) fn take(map: &mut Map<String, Value>, pointer: &str) {
+    let mut keys: Vec<String> = keys(pointer).collect();
+    let Some(last) = keys.pop() else { return };
+    let mut at = map;
+    for key in keys {
+        match at.get_mut(&key) {
+            Some(Value::Object(below)) => at = below,
+            _ => return,
+        }
+    }
+    at.shift_remove(&last);
+}
+
+fn keys(pointer: &str) -> impl Iterator<Item = String> {
+    pointer
+        .split('/')
+        .skip(1)
+        .map(|key| key.replace("~1", "/").replace("~0", "~"))
+}
+
+fn below(place: &str, key: &str) -> String {
+    format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Puts one carried field back. False when an edit changed its place to something else.
+fn restore(target: &mut Map<String, Value>, pointer: &str, entry: &Value) -> bool {
+    let (was, is) = (entry.get("was"), entry.get("is"));
+    let now = place(target, pointer);
+    if now == was {
+        return match is {
+            Some(value) => put(target, pointer, value.clone()),
+            None => {
+                take(target, pointer);
+                true
+            }
+        };
+    }
+    // Already so, or the group that was empty now has fields.
+    now == is || (is.is_some_and(|is| is == &json!({})) && now.is_some_and(Value::is_object))
+}
+
+/// Records where `want` differs from `have`. Groups of fields are compared field by field, so that
+/// an edit of one leaves the others alone.
+fn differences(
+    have: Option<&Value>,
+    want: Option<&Value>,
+    place: &str,
+    is_group: fn(&str) -> bool,
+    found: &mut Map<String, Value>,
+) {
+    if have == want {
+        return;
+    }
+    let nothing = Map::new();
+    match (have, want) {
+        (None | Some(Value::Object(_)), Some(Value::Object(want)))
+            if is_group(place) && !(have.is_none() && want.is_empty()) =>
+        {
+            let have = have.and_then(Value::as_object).unwrap_or(&nothing);
+            let gone = have.keys().filter(|key| !want.contains_key(*key));
+            for key in want.keys().chain(gone) {
+                differences(
+                    have.get(key),
+                    want.get(key),
+                    &below(place, key),
+                    is_group,
+                    found,
+                );
+            }
+        }
+        _ => {
+            let mut entry = Map::new();
+            entry.extend(have.map(|value| ("was".to_owned(), value.clone())));
+            entry.extend(want.map(|value| ("is".to_owned(), value.clone())));
+            found.insert(place.to_owned(), Value::Object(entry));
+        }
+    }
+}
+
+/// Removes our annotation and reads it. One that is not ours to read stays where it is.
+fn detach(resource: &mut Map<String, Value>, name: &str) -> Option<Map<String, Value>> {
+    let metadata = resource.get_mut("metadata")?.as_object_mut()?;
+    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
+    let Value::Object(mut fields) = serde_json::from_str(annotations.get(name)?.as_str()?).ok()?
+    else {
+        return None;
+    };
+    annotations.shift_remove(name);
+    let was_empty = fields.shift_remove(EMPTY_ANNOTATIONS).is_some();
+    if annotations.is_empty() && !was_empty {
+        metadata.shift_remove("annotations");
+    }
+    Some(fields)
+}
+
+/// Writes our annotation, if there is anything to write.
+fn attach(resource: &mut Map<String, Value>, name: &str, mut fields: Map<String, Value>) {
+    if fields.is_empty() {
+        return;
+    }
+    let metadata = resource.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return;
+    };
+    if metadata.get("annotations") == Some(&json!({})) {
+        fields.insert(EMPTY_ANNOTATIONS.to_owned(), json!({}));
+    }
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Some(annotations) = annotations.as_object_mut() {
+        let mut fields = Value::Object(fields);
+        fields.sort_all_objects();
+        annotations.insert(name.to_owned(), Value::from(fields.to_string()));
+    }
+}
