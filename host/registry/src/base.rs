@@ -139,7 +139,8 @@ impl Registry {
     ) -> Result<Arc<BaseConfig>, Error> {
         let located = Arc::new(self.inner.locate(image, keyring)?);
         let digest = self.inner.current_digest(&located).await?;
-        if let Some(known) = self.inner.bases.get(&digest) {
+        let scope = self.inner.scope(&located.target.name());
+        if let Some(known) = self.inner.bases.get(&(scope, digest.clone())) {
             self.inner.check_access(&located, &digest).await?;
             return Ok(known);
         }
@@ -162,7 +163,8 @@ async fn fetch(
     digest: &Digest,
     image: &str,
 ) -> Result<Arc<BaseConfig>, Error> {
-    if let Some(known) = inner.bases.get(digest) {
+    let kept_as = (inner.scope(&located.target.name()), digest.clone());
+    if let Some(known) = inner.bases.get(&kept_as) {
         inner.check_access(located, digest).await?;
         return Ok(known);
     }
@@ -171,7 +173,7 @@ async fn fetch(
         read_base(inner, &opened, image).await
     };
     let base = Arc::new(inner.within_deadline(image, read).await?);
-    inner.bases.put(digest.clone(), Arc::clone(&base));
+    inner.bases.put(kept_as, Arc::clone(&base));
     Ok(base)
 }
 
@@ -338,7 +340,8 @@ async fn file_of(
     path: &LayerPath,
     image: &str,
 ) -> Result<Option<Vec<u8>>, Error> {
-    if let Some(content) = inner.store.file(&layer.digest, path.as_str()).await {
+    let scope = inner.scope(&opened.session.name_of(&opened.repository));
+    if let Some(content) = inner.store.file(&scope, &layer.digest, path.as_str()).await {
         return Ok(Some(content));
     }
     let OpenImage {
@@ -353,7 +356,7 @@ async fn file_of(
             Found::File { content, .. } => {
                 inner
                     .store
-                    .keep_file(&layer.digest, path.as_str(), &content)
+                    .keep_file(&scope, &layer.digest, path.as_str(), &content)
                     .await;
                 return Ok(Some(content));
             }

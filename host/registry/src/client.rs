@@ -38,7 +38,8 @@ pub(crate) type Viewpoint = (String, Vec<Credential>);
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) store: Store,
-    pub(crate) bases: Memory<Digest, Arc<BaseConfig>>,
+    /// By scope and digest of the image.
+    pub(crate) bases: Memory<(String, Digest), Arc<BaseConfig>>,
     pub(crate) base_flights: Flights<(Viewpoint, Digest), Arc<BaseConfig>, base::Error>,
     tls: rustls::ClientConfig,
     sessions: Memory<(String, Candidate), Arc<Session>>,
@@ -166,6 +167,15 @@ impl Inner {
         Ok(digest)
     }
 
+    /// What the caches keep apart: repositories, where tenants share them; nothing, where they do not.
+    /// A registry of somebody's own would vouch for any digest, so a digest alone proves no right.
+    pub(crate) fn scope(&self, name: &str) -> String {
+        match self.settings.check_access {
+            true => name.to_owned(),
+            false => String::new(),
+        }
+    }
+
     /// Makes sure, by asking once, that these credentials may read this digest.
     pub(crate) async fn check_access(
         &self,
@@ -214,7 +224,8 @@ impl Inner {
         located: &Located,
         digest: &Digest,
     ) -> Result<(Arc<Session>, Vec<u8>), Error> {
-        if let Some(bytes) = self.store.blob(digest).await {
+        let scope = self.scope(&located.target.name());
+        if let Some(bytes) = self.store.blob(&scope, digest).await {
             return Ok((self.admitted(located, digest).await?, bytes));
         }
         let (repository, selector) = (located.target.repository(), digest.to_string());
@@ -222,7 +233,9 @@ impl Inner {
         let (session, stored) = self
             .try_each(located, |session| get(session).boxed())
             .await?;
-        self.store.keep_blob(&stored.digest, &stored.bytes).await;
+        self.store
+            .keep_blob(&scope, &stored.digest, &stored.bytes)
+            .await;
         self.seen
             .put((located.key(), digest.clone()), session.candidate().clone());
         Ok((session, stored.bytes))
@@ -235,13 +248,14 @@ impl Inner {
         repository: &str,
         digest: &Digest,
     ) -> Result<Vec<u8>, Error> {
-        if let Some(bytes) = self.store.blob(digest).await {
+        let scope = self.scope(&session.name_of(repository));
+        if let Some(bytes) = self.store.blob(&scope, digest).await {
             return Ok(bytes);
         }
         let stored = session
             .get_manifest(repository, &digest.to_string())
             .await?;
-        self.store.keep_blob(digest, &stored.bytes).await;
+        self.store.keep_blob(&scope, digest, &stored.bytes).await;
         Ok(stored.bytes)
     }
 
@@ -253,11 +267,14 @@ impl Inner {
         descriptor: &Descriptor,
         limit: u64,
     ) -> Result<Vec<u8>, Error> {
-        if let Some(bytes) = self.store.blob(&descriptor.digest).await {
+        let scope = self.scope(&session.name_of(repository));
+        if let Some(bytes) = self.store.blob(&scope, &descriptor.digest).await {
             return Ok(bytes);
         }
         let bytes = session.get_blob(repository, descriptor, limit).await?;
-        self.store.keep_blob(&descriptor.digest, &bytes).await;
+        self.store
+            .keep_blob(&scope, &descriptor.digest, &bytes)
+            .await;
         Ok(bytes)
     }
 

@@ -86,6 +86,11 @@ impl Session {
         })
     }
 
+    /// Registry and repository in one text.
+    pub(crate) fn name_of(&self, repository: &str) -> String {
+        format!("{}/{repository}", self.registry)
+    }
+
     /// What this session shows to the registry.
     pub(crate) fn candidate(&self) -> &Candidate {
         &self.candidate

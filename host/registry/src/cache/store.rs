@@ -3,6 +3,9 @@
 //! A blob is written under its digest, complete and checked, by rename; it is hashed again whenever it
 //! is read, and thrown away when it is not what its name says. Files taken out of layers are kept the
 //! same way, with their own digest in front, since their name says where they came from.
+//!
+//! Everything belongs to a scope. What was read from one repository is not given out under the name of
+//! another: whoever knows a digest could otherwise claim, from a registry of their own, to hold it.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -38,10 +41,10 @@ impl Store {
     }
 
     /// A blob by digest, hashed again.
-    pub(crate) async fn blob(&self, digest: &Digest) -> Option<Vec<u8>> {
+    pub(crate) async fn blob(&self, scope: &str, digest: &Digest) -> Option<Vec<u8>> {
+        let path = blob_name(scope, digest);
         let digest = digest.clone();
         self.run(move |dir| {
-            let path = format!("{BLOBS}/{}", digest.hex());
             let bytes = read(dir, &path)?;
             if Digest::of(&bytes) == digest {
                 return Some(bytes);
@@ -53,14 +56,13 @@ impl Store {
     }
 
     /// Keeps a blob that was checked against its digest.
-    pub(crate) async fn keep_blob(&self, digest: &Digest, bytes: &[u8]) {
-        self.keep(format!("{BLOBS}/{}", digest.hex()), bytes.to_vec())
-            .await;
+    pub(crate) async fn keep_blob(&self, scope: &str, digest: &Digest, bytes: &[u8]) {
+        self.keep(blob_name(scope, digest), bytes.to_vec()).await;
     }
 
     /// A file out of a layer.
-    pub(crate) async fn file(&self, layer: &Digest, path: &str) -> Option<Vec<u8>> {
-        let name = file_name(layer, path);
+    pub(crate) async fn file(&self, scope: &str, layer: &Digest, path: &str) -> Option<Vec<u8>> {
+        let name = file_name(scope, layer, path);
         self.run(move |dir| {
             let mut bytes = read(dir, &name)?;
             let right =
@@ -75,10 +77,10 @@ impl Store {
     }
 
     /// Keeps a file out of a layer that was checked against its digest.
-    pub(crate) async fn keep_file(&self, layer: &Digest, path: &str, bytes: &[u8]) {
+    pub(crate) async fn keep_file(&self, scope: &str, layer: &Digest, path: &str, bytes: &[u8]) {
         let mut content = Digest::of(bytes).hex().as_bytes().to_vec();
         content.extend_from_slice(bytes);
-        self.keep(file_name(layer, path), content).await;
+        self.keep(file_name(scope, layer, path), content).await;
     }
 
     /// Writing is best effort: a full disk costs a fetch, not a reconciliation.
@@ -104,8 +106,13 @@ impl Store {
     }
 }
 
-fn file_name(layer: &Digest, path: &str) -> String {
-    let name = Digest::of(format!("{layer}\n{path}").as_bytes());
+fn blob_name(scope: &str, digest: &Digest) -> String {
+    let scope = Digest::of(scope.as_bytes());
+    format!("{BLOBS}/{}-{}", &scope.hex()[..16], digest.hex())
+}
+
+fn file_name(scope: &str, layer: &Digest, path: &str) -> String {
+    let name = Digest::of(format!("{scope}\n{layer}\n{path}").as_bytes());
     format!("{FILES}/{}", name.hex())
 }
 
@@ -175,14 +182,23 @@ mod tests {
     async fn what_was_kept_is_found_and_a_damaged_copy_is_not_believed() {
         let (folder, store) = store(1000);
         let (digest, layer) = (Digest::of(b"blob"), Digest::of(b"layer"));
-        store.keep_blob(&digest, b"blob").await;
-        store.keep_file(&layer, "etc/run.yaml", b"file").await;
-        assert_eq!(store.blob(&digest).await.as_deref(), Some(&b"blob"[..]));
+        store.keep_blob("r/a", &digest, b"blob").await;
+        store
+            .keep_file("r/a", &layer, "etc/run.yaml", b"file")
+            .await;
         assert_eq!(
-            store.file(&layer, "etc/run.yaml").await.as_deref(),
+            store.blob("r/a", &digest).await.as_deref(),
+            Some(&b"blob"[..])
+        );
+        assert_eq!(
+            store.file("r/a", &layer, "etc/run.yaml").await.as_deref(),
             Some(&b"file"[..])
         );
-        assert_eq!(store.file(&layer, "etc/other").await, None);
+        assert_eq!(store.file("r/a", &layer, "etc/other").await, None);
+
+        // Under another repository's name it is not there.
+        assert_eq!(store.blob("r/b", &digest).await, None);
+        assert_eq!(store.file("r/b", &layer, "etc/run.yaml").await, None);
 
         for kind in [BLOBS, FILES] {
             for entry in std::fs::read_dir(folder.path().join(kind)).unwrap() {
@@ -192,8 +208,8 @@ mod tests {
                 std::fs::write(&path, bytes).unwrap();
             }
         }
-        assert_eq!(store.blob(&digest).await, None);
-        assert_eq!(store.file(&layer, "etc/run.yaml").await, None);
+        assert_eq!(store.blob("r/a", &digest).await, None);
+        assert_eq!(store.file("r/a", &layer, "etc/run.yaml").await, None);
         assert_eq!(
             std::fs::read_dir(folder.path().join(BLOBS))
                 .unwrap()
@@ -207,12 +223,12 @@ mod tests {
         let (folder, store) = store(250);
         for n in 0..10u8 {
             let bytes = [n; 100];
-            store.keep_blob(&Digest::of(&bytes), &bytes).await;
+            store.keep_blob("r/a", &Digest::of(&bytes), &bytes).await;
         }
         let blobs = std::fs::read_dir(folder.path().join(BLOBS)).unwrap();
         assert_eq!(blobs.count(), 2);
         let newest = [9u8; 100];
-        assert!(store.blob(&Digest::of(&newest)).await.is_some());
+        assert!(store.blob("r/a", &Digest::of(&newest)).await.is_some());
     }
 
     #[tokio::test]

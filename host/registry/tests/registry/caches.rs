@@ -122,6 +122,32 @@ async fn where_tenants_share_a_cache_each_is_let_in_by_the_registry_once() {
 }
 
 #[tokio::test]
+async fn a_registry_that_vouches_for_a_digest_it_does_not_have_gets_nothing_from_the_cache() {
+    let server = RegistryServer::plain();
+    let reference = push(&server, &image("secret: 1\n"), "private/image:1");
+    let (_folder, dir) = cache_folder();
+    let liar = Proxy::before("127.0.0.1:1").await;
+    let mut settings = server.settings();
+    settings.cache_dir = Some(dir);
+    settings.plain_http.push(liar.address.clone());
+    let registry = Registry::new(settings).unwrap();
+    let kept = registry
+        .base_config(&reference, &Keyring::empty())
+        .await
+        .unwrap();
+
+    let digest = kept.image_digest.to_string();
+    let yes = answer("200 OK", &[("Docker-Content-Digest", &digest)], b"");
+    liar.fault("HEAD", "/manifests/", 9, yes);
+    liar.fault("GET", "/manifests/", 9, answer("404 Not Found", &[], b""));
+    for claim in [format!("liar/image@{digest}"), "liar/image:1".to_owned()] {
+        let claimed = format!("{}/{claim}", liar.address).parse().unwrap();
+        let answer = registry.base_config(&claimed, &Keyring::empty()).await;
+        assert_eq!(answer.unwrap_err().reason(), "NotFound");
+    }
+}
+
+#[tokio::test]
 async fn a_tag_is_asked_for_again_on_schedule_and_only_its_head() {
     let server = RegistryServer::plain();
     let reference = push(&server, &image("a: 1\n"), "one/image:1");
