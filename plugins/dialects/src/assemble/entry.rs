@@ -41,8 +41,13 @@ impl Entry {
         Id::of(self.value.get("provider_id"))
     }
 
+    /// Whether it has this id, conditional or not. Asked often: most ids are plain text.
     pub(super) fn is(&self, id: &str) -> bool {
-        self.id().name() == Some(id)
+        match self.value.get("provider_id").and_then(Value::as_str) {
+            Some(text) if text.starts_with("${env.") => self.id().name() == Some(id),
+            Some(text) => text == id && self.id().name().is_some(),
+            None => false,
+        }
     }
 
     pub(super) fn provider_type(&self) -> &str {

@@ -162,11 +162,16 @@ impl Stack {
             self.providers.insert(place, (api.to_owned(), Vec::new()));
         }
         let (_, entries) = self.providers.get_mut(place)?;
-        // The server takes the last of several with one id, so only one may stay.
-        let mut seen = false;
-        entries.retain(|entry| !entry.is(id) || !std::mem::replace(&mut seen, true));
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.is(id)) {
-            return Some(entry.replace(value, origin));
+        if let Some(at) = entries.iter().position(|entry| entry.is(id)) {
+            // The server takes the last of several with one id, so only one may stay.
+            let mut place = 0;
+            entries.retain(|entry| {
+                place += 1;
+                place <= at + 1 || !entry.is(id)
+            });
+            return entries
+                .get_mut(at)
+                .map(|entry| entry.replace(value, origin));
         }
         let only = match entries.as_slice() {
             [only] => only.id().name().map(str::to_owned),

@@ -119,8 +119,12 @@ fn choose_provider(
         stack.no_such_id(&tool.path, API, wanted);
         return None;
     }
-    if let Some(registered) = registered_provider(stack, group) {
-        return Some(registered);
+    // The resource's own providers go before what the base registers.
+    if known.is_none() || stack.placed(API).next().is_none() {
+        let registered = registered_provider(stack, group);
+        if registered.is_some() {
+            return registered;
+        }
     }
     let Some(known) = known else {
         let (problem, fix) = if tool.name.starts_with("mcp::") {
@@ -169,8 +173,7 @@ fn choose_provider(
 
 /// The provider with which the base already registers a group.
 fn registered_provider(stack: &Stack, group: &str) -> Option<String> {
-    // The resource's own providers go first.
-    if !stack.dialect.tool_groups || stack.placed(API).next().is_some() {
+    if !stack.dialect.tool_groups {
         return None;
     }
     let groups = stack.resources()?.get("tool_groups")?.as_array()?;

@@ -53,12 +53,12 @@ fn a_trimmed_base_is_one_of_several() {
         detect(&trimmed, json!({})),
         Detection::OneOf([H, G, F, E].map(str::to_owned).to_vec())
     );
-    let only_new = Adapter {
-        name: "f",
+    const ONLY_NEW: Adapter = Adapter {
+        name: "new",
         version: "0",
         dialects: &[&LLAMA_STACK_0_7],
     };
-    let answer = only_new.detect(&trimmed, &Hints::default());
+    let answer = ONLY_NEW.detect(&trimmed, &Hints::default());
     assert_eq!(
         answer,
         Detection::OneOf(vec![F.to_owned()]),
@@ -84,14 +84,14 @@ fn what_no_living_release_reads_is_nobodys() {
 
 #[test]
 fn a_plugin_does_not_claim_the_bases_of_others() {
-    let old = Adapter {
+    const OLD: Adapter = Adapter {
         name: "old",
         version: "0",
         dialects: &[&LLAMA_STACK_0_2_13, &LLAMA_STACK_0_1_3],
     };
     for schema in [C, D, E, F, G, H] {
         assert_eq!(
-            old.detect(&golden(schema, "minimal")["base"], &Hints::default()),
+            OLD.detect(&golden(schema, "minimal")["base"], &Hints::default()),
             Detection::None,
             "{schema}"
         );

@@ -2,6 +2,8 @@
 //!
 //! The bases are those of the plugins' golden fixtures.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod detecting;
 mod expanding;
 mod hostile;
