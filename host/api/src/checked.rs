@@ -4,6 +4,7 @@
 //! shape has been made and every name is valid, or all reasons why not, at once. What needs a
 //! plugin or the cluster (does the model's provider exist, does the Secret) is not asked here.
 
+mod disabled;
 mod external;
 pub(crate) mod names;
 mod networking;
@@ -11,17 +12,20 @@ mod object;
 mod providers;
 mod resources;
 mod secrets;
+mod source;
 mod storage;
 mod workload;
 
 use kube::ResourceExt;
 use serde_json::Value;
 
+pub use disabled::CheckedDisabled;
 pub use external::CheckedExternal;
 pub use networking::{CheckedNetworking, DEFAULT_PORT, Expose};
 pub use providers::{CheckedProvider, ProviderId};
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
 pub use secrets::{Reference, TextOrReference, VARIABLE_PREFIX, variable};
+pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 pub use storage::{CheckedKv, CheckedSql, CheckedStorage};
 pub use workload::{
     CheckedAutoscaling, CheckedBudget, CheckedVolume, CheckedWorkload, DEFAULT_MOUNT_PATH,
@@ -32,9 +36,8 @@ use crate::crd;
 use crate::document;
 use crate::field_path::FieldPath;
 use crate::rejection::{Findings, Notice, Rejections};
-use crate::rules;
 use crate::structure;
-use crate::v1alpha2::{Distribution, DistributionSource, DistributionSpec, ProviderApi};
+use crate::v1alpha2::Distribution;
 
 /// A resource that was read, normalised and found good.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,55 +72,6 @@ pub struct Checked {
     pub external: Vec<CheckedExternal>,
     /// What its author should still look at.
     pub notices: Vec<Notice>,
-}
-
-/// Which server to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerSource {
-    /// A distribution that the operator knows by name.
-    Named(String),
-    /// An image.
-    Image(String),
-}
-
-/// Where the server's configuration comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConfigSource {
-    /// The user's complete file: nothing is generated.
-    Override {
-        /// ConfigMap whose key `config.yaml` is the file.
-        config_map: String,
-        /// Its namespace, where it is not the resource's.
-        namespace: Option<String>,
-    },
-    /// The resource put over a base.
-    Generated {
-        /// ConfigMap that holds the base; absent: the image's labels or what is built in.
-        base: Option<BaseConfigMap>,
-    },
-    /// The resource asks for nothing: the distribution's own file runs unchanged.
-    DistributionDefault,
-}
-
-/// A ConfigMap of the resource's namespace that holds a base configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BaseConfigMap {
-    /// Its name.
-    pub name: String,
-    /// The key that holds the configuration.
-    pub key: String,
-}
-
-/// The key of a base configuration that names none.
-pub const DEFAULT_CONFIG_KEY: &str = "config.yaml";
-
-/// Something to leave out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckedDisabled {
-    /// `spec.disabled[0]`.
-    pub path: FieldPath,
-    /// As written: `postTraining`, `post_training` or `inference/ollama`.
-    pub name: String,
 }
 
 impl Checked {
@@ -211,8 +165,8 @@ fn verdict(checked: Option<Checked>, findings: Findings) -> Verdict {
 fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Checked> {
     let spec = &distribution.spec;
     check_name(distribution, findings);
-    let server = check_source(&spec.distribution, findings);
-    refuse_beside_override(spec, findings);
+    let server = source::check(&spec.distribution, findings);
+    source::refuse_beside_override(spec, findings);
     let mut providers = spec
         .providers
         .as_ref()
@@ -228,7 +182,7 @@ fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Ch
         .as_ref()
         .map(|storage| storage::check(storage, findings))
         .unwrap_or_default();
-    let disabled = check_disabled(spec.disabled.as_deref().unwrap_or_default(), findings);
+    let disabled = disabled::check(spec.disabled.as_deref().unwrap_or_default(), findings);
     let networking = spec
         .networking
         .as_ref()
@@ -258,14 +212,14 @@ fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Ch
         && disabled.is_empty()
         && external.is_empty()
         && networking.tls_secret.is_none());
-    leave_out_disabled(&mut providers, &disabled, findings);
+    disabled::leave_out(&mut providers, &disabled, findings);
 
     Some(Checked {
         name: distribution.metadata.name.clone().unwrap_or_default(),
         namespace: distribution.namespace(),
         server: server?,
         schema: spec.distribution.schema.clone(),
-        config_source: config_source(spec, asks_for_something),
+        config_source: source::config_source(spec, asks_for_something),
         providers,
         models,
         tools,
@@ -301,206 +255,6 @@ fn check_name(distribution: &Distribution, findings: &mut Findings) {
         let fix = "use lower-case letters, digits and \"-\", with a letter or digit first and last";
         object::typed_text(name, &path, names::label(name), fix, findings);
     }
-}
-
-fn check_source(source: &DistributionSource, findings: &mut Findings) -> Option<ServerSource> {
-    let DistributionSource {
-        name,
-        image,
-        schema,
-        base_config,
-    } = source;
-    let path = FieldPath::spec().field("distribution");
-    if let Some(schema) = schema {
-        object::typed_text(
-            schema,
-            &path.field("schema"),
-            names::schema_id(schema),
-            "give a schema such as llama-stack/0.7",
-            findings,
-        );
-    }
-    if let Some(base) = base_config {
-        let path = path.field("baseConfig");
-        let (name, key) = (&base.config_map_name, base.key.as_deref());
-        object::typed_text(
-            name,
-            &path.field("configMapName"),
-            names::subdomain(name),
-            "give the name of a ConfigMap",
-            findings,
-        );
-        if let Some(key) = key {
-            object::typed_text(
-                key,
-                &path.field("key"),
-                names::data_key(key),
-                "give a key of the ConfigMap",
-                findings,
-            );
-        }
-    }
-    match (name, image) {
-        (Some(name), None) => {
-            let fix = "give the name of a distribution, for example starter";
-            object::typed_text(
-                name,
-                &path.field("name"),
-                names::provider_id(name).map(|_| "is no name of a distribution"),
-                fix,
-                findings,
-            );
-            Some(ServerSource::Named(name.clone()))
-        }
-        (None, Some(image)) => {
-            let fix = "give an image such as docker.io/llamastack/distribution-starter:0.7.3";
-            object::typed_text(
-                image,
-                &path.field("image"),
-                names::image(image),
-                fix,
-                findings,
-            );
-            Some(ServerSource::Image(image.clone()))
-        }
-        (Some(_), Some(_)) => {
-            findings.breaks(&rules::ONE_SOURCE, &path);
-            None
-        }
-        (None, None) => {
-            findings.breaks(&rules::SOME_SOURCE, &path);
-            None
-        }
-    }
-}
-
-fn refuse_beside_override(spec: &DistributionSpec, findings: &mut Findings) {
-    let Some(config) = &spec.override_config else {
-        return;
-    };
-    workload::check_override(config, findings);
-    let path = FieldPath::spec();
-    let excluded = [
-        (
-            &rules::OVERRIDE_WITHOUT_PROVIDERS,
-            path.field("providers"),
-            spec.providers.is_some(),
-        ),
-        (
-            &rules::OVERRIDE_WITHOUT_RESOURCES,
-            path.field("resources"),
-            spec.resources.is_some(),
-        ),
-        (
-            &rules::OVERRIDE_WITHOUT_STORAGE,
-            path.field("storage"),
-            spec.storage.is_some(),
-        ),
-        (
-            &rules::OVERRIDE_WITHOUT_DISABLED,
-            path.field("disabled"),
-            spec.disabled.is_some(),
-        ),
-        (
-            &rules::OVERRIDE_WITHOUT_BASE,
-            path.at(&["distribution", "baseConfig"]),
-            spec.distribution.base_config.is_some(),
-        ),
-    ];
-    for (rule, field, _) in excluded.iter().filter(|(_, _, given)| *given) {
-        findings.breaks(rule, field);
-    }
-}
-
-fn config_source(spec: &DistributionSpec, asks_for_something: bool) -> ConfigSource {
-    if let Some(config) = &spec.override_config {
-        return ConfigSource::Override {
-            config_map: config.config_map_name.clone(),
-            namespace: config
-                .config_map_namespace
-                .clone()
-                .filter(|name| !name.is_empty()),
-        };
-    }
-    let base = spec
-        .distribution
-        .base_config
-        .as_ref()
-        .map(|base| BaseConfigMap {
-            name: base.config_map_name.clone(),
-            key: base
-                .key
-                .clone()
-                .unwrap_or_else(|| DEFAULT_CONFIG_KEY.to_owned()),
-        });
-    if asks_for_something || base.is_some() {
-        ConfigSource::Generated { base }
-    } else {
-        ConfigSource::DistributionDefault
-    }
-}
-
-fn check_disabled(disabled: &[String], findings: &mut Findings) -> Vec<CheckedDisabled> {
-    let mut checked: Vec<CheckedDisabled> = Vec::new();
-    for (position, name) in disabled.iter().enumerate() {
-        let path = FieldPath::spec().field("disabled").index(position);
-        let good = name.split('/').count() <= 2
-            && name
-                .split('/')
-                .all(|part| names::provider_id(part).is_none());
-        if !good {
-            findings.refuse(
-                &path,
-                format!("{name:?} is neither an API nor a provider"),
-                "write an API (eval) or one provider of it (inference/ollama)",
-            );
-        } else if let Some(first) = checked
-            .iter()
-            .find(|earlier| target(&earlier.name) == target(name))
-        {
-            findings.refuse(
-                &path,
-                format!("repeats {}", first.path),
-                "remove one of the two",
-            );
-        }
-        checked.push(CheckedDisabled {
-            path,
-            name: name.clone(),
-        });
-    }
-    checked
-}
-
-/// The API in the server's spelling, and the provider if one is named.
-fn target(disabled: &str) -> (&str, Option<&str>) {
-    let (api, provider) = match disabled.split_once('/') {
-        Some((api, provider)) => (api, Some(provider)),
-        None => (disabled, None),
-    };
-    (
-        ProviderApi::named(api).map_or(api, |known| known.api),
-        provider,
-    )
-}
-
-/// Disabled wins over providers, and says so.
-fn leave_out_disabled(
-    providers: &mut Vec<CheckedProvider>,
-    disabled: &[CheckedDisabled],
-    findings: &mut Findings,
-) {
-    providers.retain(|provider| {
-        let by = disabled.iter().find(|disabled| {
-            let (api, id) = target(&disabled.name);
-            api == provider.api && id.is_none_or(|id| id == provider.id.as_str())
-        });
-        if let Some(by) = by {
-            let problem = format!("is not used: {} disables {:?}", by.path, by.name);
-            findings.note(&provider.path, problem, "remove one of the two");
-        }
-        by.is_none()
-    });
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!
 //! # What one version cannot say
 //!
-//! A table ([`moves`]) says where each field of one version stands in the other. What the table
+//! A table (`moves`) says where each field of one version stands in the other. What the table
 //! does not bring across is a *carried field*: it travels in an annotation of the converted
 //! resource, [`CARRIED_V1ALPHA1`] or [`CARRIED_V1ALPHA2`], and is put back on the way home. The
 //! annotation maps a JSON pointer to what the field `is` and to what the table alone would make it

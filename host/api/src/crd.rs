@@ -199,9 +199,9 @@ fn remove_defaults(schema: &mut Value) {
     match schema {
         // Below `properties` the keys are names of fields, and one may be called `default`.
         Value::Object(map) => {
-            if !map
+            if map
                 .get("default")
-                .is_some_and(|default| default.get("type").is_some())
+                .is_none_or(|default| default.get("type").is_none())
             {
                 map.shift_remove("default");
             }

@@ -192,3 +192,120 @@ fn check_metadata(document: &mut Map<String, Value>, findings: &mut Findings) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rejections(document: Value) -> Vec<String> {
+        Distribution::from_value(document)
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn other_documents_get_a_pointer_to_this_one() {
+        assert_eq!(
+            rejections(json!("text")),
+            [
+                "resource: must be an object, not a text; begin with apiVersion: llamastack.io/v1alpha2 and kind: LlamaStackDistribution"
+            ]
+        );
+        assert_eq!(
+            rejections(json!({})),
+            [
+                "apiVersion: is missing; add apiVersion: llamastack.io/v1alpha2",
+                "kind: is missing; add kind: LlamaStackDistribution"
+            ]
+        );
+        assert_eq!(
+            rejections(json!({ "apiVersion": "llamastack.ai/v1alpha2", "kind": "Pod" })),
+            [
+                "apiVersion: \"llamastack.ai/v1alpha2\" is not a version of this resource; write llamastack.io/v1alpha2",
+                "kind: \"Pod\" is another kind of resource; write LlamaStackDistribution",
+            ]
+        );
+        assert_eq!(
+            rejections(json!({ "apiVersion": API_VERSION_V1ALPHA1, "kind": KIND })),
+            [
+                "apiVersion: \"llamastack.io/v1alpha1\" is the older version; convert the file: llsd convert -f FILE --to v1alpha2"
+            ]
+        );
+        assert_eq!(
+            rejections(json!({ "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND })),
+            ["spec: is missing; add spec: {distribution: {name: starter}}"]
+        );
+    }
+
+    #[test]
+    fn wrong_metadata_and_unknown_fields_are_named() {
+        let document = json!({
+            "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "specs": {},
+            "metadata": { "name": 5, "labels": { "a": true, "b": "c" } },
+            "spec": { "distribution": { "name": "starter" }, "providrs": {} },
+            "status": { "phase": "Odd", "availableReplicas": null },
+        });
+        assert_eq!(
+            rejections(document),
+            [
+                "metadata.labels.a: must be a text, not true or false; put it in quotes: \"true\"",
+                "metadata.name: must be a text, not a number; put it in quotes: \"5\"",
+                "spec.providrs: there is no such field; did you mean \"providers\"?",
+                "specs: there is no such field; did you mean \"spec\"?",
+                "status.availableReplicas: has no value; give it one, or remove the field",
+                "status.phase: \"Odd\" is not one of the choices; use one of: Failed, Initializing, Pending, Ready, Terminating",
+            ]
+        );
+        let odd =
+            json!({ "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": 1, "spec": 2 });
+        assert_eq!(
+            rejections(odd),
+            [
+                "metadata: must be an object, not a number; write metadata: {name: my-stack}",
+                "spec: must be an object, not a number; write an object",
+            ]
+        );
+    }
+
+    #[test]
+    fn metadata_that_no_type_holds_is_refused_as_a_whole() {
+        let document = json!({
+            "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": { "labels": [] },
+            "spec": { "distribution": { "name": "starter" } },
+        });
+        let said = rejections(document);
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].starts_with("resource: cannot be read: "),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn a_good_document_is_read_with_its_status() {
+        let document = json!({
+            "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": { "name": "a", "namespace": "b" },
+            "spec": { "distribution": { "name": "starter" }, "workload": { "resources": { "limits": { "cpu": 2, "memory": "1Gi" } } } },
+            "status": { "phase": "Ready" },
+        });
+        let distribution = Distribution::from_value(document).unwrap();
+        assert_eq!(distribution.metadata.namespace.as_deref(), Some("b"));
+        assert_eq!(
+            distribution.status.unwrap().phase,
+            Some(crate::v1alpha2::Phase::Ready)
+        );
+        let limits = distribution
+            .spec
+            .workload
+            .unwrap()
+            .resources
+            .unwrap()
+            .limits
+            .unwrap();
+        assert_eq!(limits["cpu"].0, "2");
+    }
+}

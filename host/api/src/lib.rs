@@ -25,10 +25,12 @@
 
 mod admission_policy;
 pub mod checked;
+pub mod conditions;
 pub mod conversion;
 mod crd;
 mod document;
 mod field_path;
+pub mod labels;
 mod rejection;
 pub mod rules;
 mod schema;

@@ -87,9 +87,15 @@ pub struct Example {
 
 /// Every rule, by layer.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    [schema::RULES, crd::RULES, policy::RULES, meaning::RULES]
-        .into_iter()
-        .flatten()
+    [
+        schema::RULES,
+        crd::RULES,
+        policy::PROVIDER_RULES,
+        policy::PART_RULES,
+        meaning::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 const fn example(spec: &'static str, field: &'static str) -> Example {

@@ -4,6 +4,11 @@
 //! images propose plugins from a repository prefix (`proposalPrefix`), under the same terms. What no
 //! resource allows is denied; the longest prefix decides.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column repeats the names of its parts"
+)]
+
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;

@@ -365,3 +365,100 @@ fn placeholder(schema: &Value) -> Value {
         Expected::Anything => Value::Null,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is said about a value, and what is left of it.
+    fn compared(schema: Value, mut value: Value) -> (Vec<String>, Value) {
+        let mut findings = Findings::default();
+        compare(
+            &mut value,
+            &schema,
+            &FieldPath::root().field("x"),
+            &mut findings,
+        );
+        (
+            findings
+                .rejections
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            value,
+        )
+    }
+
+    #[test]
+    fn bounds_are_named_as_far_as_they_go() {
+        let said = |schema: Value, value: Value| compared(schema, value).0.join("\n");
+        assert_eq!(
+            said(json!({ "type": "integer", "minimum": 1 }), json!(0)),
+            "x: 0 is out of range; use 1 or more"
+        );
+        assert_eq!(
+            said(json!({ "type": "number", "maximum": 1 }), json!(1.5)),
+            "x: 1.5 is out of range; use 1 or less"
+        );
+        assert_eq!(
+            said(json!({ "type": "string", "minLength": 2 }), json!("a")),
+            "x: has 1 character; use at least 2 characters"
+        );
+        assert_eq!(
+            said(json!({ "type": "string", "maxLength": 2 }), json!("äöü")),
+            "x: has 3 characters; use at most 2 characters"
+        );
+        let list = json!({ "type": "array", "maxItems": 1, "items": { "type": "boolean" } });
+        assert_eq!(
+            said(list, json!([true, false])),
+            "x: has 2 entries; use at most 1 entry"
+        );
+        let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        assert_eq!(said(free, json!({ "a": null })), "");
+    }
+
+    #[test]
+    fn what_no_type_can_hold_gives_way_to_the_least_that_one_can() {
+        let schema = json!({
+            "type": "object",
+            "required": ["list", "number", "flag", "amount", "any", "inner"],
+            "properties": {
+                "list": { "type": "array", "items": { "type": "string" } },
+                "number": { "type": "number" },
+                "flag": { "type": "boolean" },
+                "amount": { "x-kubernetes-int-or-string": true },
+                "any": { "x-kubernetes-preserve-unknown-fields": true },
+                "inner": { "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } },
+            },
+        });
+        let (said, left) = compared(
+            schema.clone(),
+            json!({ "list": [1], "number": {}, "flag": [], "amount": true, "any": 1 }),
+        );
+        assert_eq!(
+            said,
+            [
+                "x.list[0]: must be a text, not a number; put it in quotes: \"1\"",
+                "x.number: must be a number, not an object; write a number",
+                "x.flag: must be true or false, not a list; write true or false",
+                "x.amount: must be a number or a text, not true or false; write a number or a text",
+                "x.inner: is missing; add it: an object",
+            ]
+        );
+        let least = json!({ "list": [], "number": 0, "flag": false, "amount": "", "any": 1, "inner": { "text": "" } });
+        assert_eq!(left, least);
+        assert_eq!(compared(schema, json!(null)).1["any"], json!(null));
+    }
+
+    #[test]
+    fn an_empty_value_is_asked_for() {
+        let (said, _) = compared(
+            json!({ "type": "object", "required": ["a"], "properties": { "a": { "x-kubernetes-preserve-unknown-fields": true } } }),
+            json!({}),
+        );
+        assert_eq!(said, ["x.a: is missing; add it: a value"]);
+        assert_eq!(found(&Value::Null), "empty");
+    }
+}

@@ -4,6 +4,11 @@
 //! resources were written against. Nothing reads them; `conversion` works on JSON, so that nothing
 //! is lost on the way.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column repeats the names of its parts"
+)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;

@@ -4,6 +4,11 @@
 //! (a provider or a list of them, a model's name or its description) they hold JSON, and
 //! [`crate::checked`] reads it: nothing else should.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column repeats the names of its parts"
+)]
+
 mod external;
 mod networking;
 mod providers;

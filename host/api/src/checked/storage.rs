@@ -28,6 +28,7 @@ pub enum CheckedKv {
 
 /// Relational storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a resource has one")]
 pub enum CheckedSql {
     /// A file in the data folder.
     Sqlite,

@@ -7,13 +7,12 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::names;
-use super::networking::check_namespace;
 use super::object;
 use super::secrets::VARIABLE_PREFIX;
 use crate::field_path::FieldPath;
 use crate::rejection::Findings;
 use crate::rules;
-use crate::v1alpha2::{Autoscaling, DisruptionBudget, OverrideConfig, Overrides, Volume, Workload};
+use crate::v1alpha2::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
 
 /// Size of a volume that asks for none.
 pub const DEFAULT_VOLUME_SIZE: &str = "10Gi";
@@ -114,24 +113,6 @@ pub(super) fn check(workload: &Workload, findings: &mut Findings) -> CheckedWork
         topology_spread_constraints: topology_spread_constraints.clone().unwrap_or_default(),
         overrides: overrides.clone().unwrap_or_default(),
     }
-}
-
-/// Checks the names of an override configuration.
-pub(super) fn check_override(config: &OverrideConfig, findings: &mut Findings) {
-    let path = FieldPath::spec().field("overrideConfig");
-    let name = &config.config_map_name;
-    object::typed_text(
-        name,
-        &path.field("configMapName"),
-        names::subdomain(name),
-        "give the name of a ConfigMap",
-        findings,
-    );
-    check_namespace(
-        config.config_map_namespace.as_deref(),
-        &path.field("configMapNamespace"),
-        findings,
-    );
 }
 
 fn check_resources(

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Direction;
-use super::moves::CPU_TARGETS;
+use super::moves::COUPLED;
 
 /// Annotation of a v1alpha2 resource: what only v1alpha1 can say about it.
 pub const CARRIED_V1ALPHA1: &str = "llamastack.io/v1alpha1-fields";
@@ -26,14 +26,11 @@ pub(super) fn exchange(
     let brought = detach(&mut source, direction.brought);
     let mut target = (direction.translate)(&source);
     let mut conflicts = Map::new();
+    let translated = target.clone();
     for (place, entry) in brought.iter().flatten() {
-        if !restore(&mut target, place, entry) {
+        if !stands_beside(&translated, place, entry) || !restore(&mut target, place, entry) {
             conflicts.insert(place.clone(), entry.get("is").cloned().unwrap_or_default());
         }
-    }
-    if conflicts.contains_key(CPU_TARGETS.0) {
-        // The edit speaks of the field under its other name, which would now contradict it.
-        take(&mut target, CPU_TARGETS.1);
     }
     let returned = (direction.back)(&target);
     let mut taken = Map::new();
@@ -47,11 +44,33 @@ pub(super) fn exchange(
             &mut taken,
         );
     }
+    for (field, sibling) in COUPLED {
+        if let Some(Value::Object(entry)) = taken.get_mut(*field) {
+            entry.insert(
+                "beside".to_owned(),
+                place(&returned, sibling).cloned().unwrap_or_default(),
+            );
+        }
+    }
     attach(&mut target, direction.taken, taken);
     if direction.reports_conflicts && !conflicts.is_empty() {
         attach(&mut target, CONFLICTS, conflicts);
     }
     target
+}
+
+/// Whether the sibling without which a field means nothing is still what it was.
+fn stands_beside(translated: &Map<String, Value>, field: &str, entry: &Value) -> bool {
+    let sibling = COUPLED
+        .iter()
+        .find(|(coupled, _)| *coupled == field)
+        .map(|(_, sibling)| *sibling);
+    match (sibling, entry.get("beside")) {
+        (Some(sibling), Some(beside)) => {
+            place(translated, sibling).unwrap_or(&Value::Null) == beside
+        }
+        _ => true,
+    }
 }
 
 /// What stands at a place given as a JSON pointer.

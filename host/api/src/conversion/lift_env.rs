@@ -30,54 +30,30 @@ struct WellKnown {
     models: &'static [&'static str],
 }
 
-const fn by_key(
-    api: &'static str,
-    provider: &'static str,
-    key: &'static [&'static str],
-) -> WellKnown {
-    WellKnown {
-        api,
-        provider,
-        url: None,
-        keys: key,
-        models: &[],
-    }
+macro_rules! well_known {
+    ($($api:literal $provider:literal url $url:expr, keys $keys:expr, models $models:expr;)+) => {
+        /// In the order in which providers are listed.
+        const WELL_KNOWN: &[WellKnown] = &[$(
+            WellKnown { api: $api, provider: $provider, url: $url, keys: &$keys, models: &$models },
+        )+];
+    };
 }
 
-/// In the order in which providers are listed.
-const WELL_KNOWN: &[WellKnown] = &[
-    WellKnown {
-        api: "inference",
-        provider: "ollama",
-        url: Some("OLLAMA_URL"),
-        keys: &[],
-        models: &["OLLAMA_INFERENCE_MODEL"],
-    },
-    WellKnown {
-        api: "inference",
-        provider: "vllm",
-        url: Some("VLLM_URL"),
-        keys: &["VLLM_API_KEY", "VLLM_API_TOKEN"],
-        models: &["VLLM_INFERENCE_MODEL"],
-    },
-    WellKnown {
-        api: "inference",
-        provider: "tgi",
-        url: Some("TGI_URL"),
-        keys: &[],
-        models: &[],
-    },
-    by_key("inference", "openai", &["OPENAI_API_KEY"]),
-    by_key("inference", "anthropic", &["ANTHROPIC_API_KEY"]),
-    by_key("inference", "gemini", &["GEMINI_API_KEY"]),
-    by_key("inference", "groq", &["GROQ_API_KEY"]),
-    by_key("inference", "together", &["TOGETHER_API_KEY"]),
-    by_key("inference", "fireworks", &["FIREWORKS_API_KEY"]),
-    by_key("inference", "cerebras", &["CEREBRAS_API_KEY"]),
-    by_key("inference", "sambanova", &["SAMBANOVA_API_KEY"]),
-    by_key("toolRuntime", "brave-search", &["BRAVE_SEARCH_API_KEY"]),
-    by_key("toolRuntime", "tavily-search", &["TAVILY_SEARCH_API_KEY"]),
-];
+well_known! {
+    "inference" "ollama" url Some("OLLAMA_URL"), keys [], models ["OLLAMA_INFERENCE_MODEL"];
+    "inference" "vllm" url Some("VLLM_URL"), keys ["VLLM_API_KEY", "VLLM_API_TOKEN"], models ["VLLM_INFERENCE_MODEL"];
+    "inference" "tgi" url Some("TGI_URL"), keys [], models [];
+    "inference" "openai" url None, keys ["OPENAI_API_KEY"], models [];
+    "inference" "anthropic" url None, keys ["ANTHROPIC_API_KEY"], models [];
+    "inference" "gemini" url None, keys ["GEMINI_API_KEY"], models [];
+    "inference" "groq" url None, keys ["GROQ_API_KEY"], models [];
+    "inference" "together" url None, keys ["TOGETHER_API_KEY"], models [];
+    "inference" "fireworks" url None, keys ["FIREWORKS_API_KEY"], models [];
+    "inference" "cerebras" url None, keys ["CEREBRAS_API_KEY"], models [];
+    "inference" "sambanova" url None, keys ["SAMBANOVA_API_KEY"], models [];
+    "toolRuntime" "brave-search" url None, keys ["BRAVE_SEARCH_API_KEY"], models [];
+    "toolRuntime" "tavily-search" url None, keys ["TAVILY_SEARCH_API_KEY"], models [];
+}
 
 /// The model of whatever inference provider there is.
 const ANY_MODEL: &str = "INFERENCE_MODEL";

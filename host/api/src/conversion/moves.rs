@@ -201,11 +201,18 @@ const PRESENCES: &[(&str, &str)] = &[
 
 const EXPOSE_V1ALPHA1: &str = "/spec/network/exposeRoute";
 const EXPOSE_V1ALPHA2: &str = "/spec/networking/expose";
-/// Other names of one field: v1alpha1 knows the first alone.
-pub(super) const CPU_TARGETS: (&str, &str) = (
-    "/spec/workload/autoscaling/targetCPUUtilizationPercentage",
-    "/spec/workload/autoscaling/targetCPUUtilization",
-);
+const CPU_TARGET: &str = "/spec/workload/autoscaling/targetCPUUtilizationPercentage";
+/// Another name of the same, which v1alpha1 does not know.
+const CPU_TARGET_ALIAS: &str = "/spec/workload/autoscaling/targetCPUUtilization";
+
+/// A field and the sibling without which it means nothing: it comes back only beside the same.
+pub(super) const COUPLED: &[(&str, &str)] = &[
+    (CPU_TARGET_ALIAS, CPU_TARGET),
+    (
+        "/spec/server/autoscaling/minReplicas",
+        "/spec/server/autoscaling/maxReplicas",
+    ),
+];
 
 /// What a v1alpha1 status holds; v1alpha2 has the same and more.
 const STATUS: &[&str] = &[
@@ -285,7 +292,7 @@ fn down(source: &Map<String, Value>) -> Map<String, Value> {
             put(&mut target, to, value.clone());
         }
     }
-    if let (None, Some(target_cpu)) = (place(source, CPU_TARGETS.0), place(source, CPU_TARGETS.1)) {
+    if let (None, Some(target_cpu)) = (place(source, CPU_TARGET), place(source, CPU_TARGET_ALIAS)) {
         put(
             &mut target,
             "/spec/server/autoscaling/targetCPUUtilizationPercentage",

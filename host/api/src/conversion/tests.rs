@@ -187,6 +187,41 @@ fn an_edit_of_the_very_place_wins_and_is_reported() {
 }
 
 #[test]
+fn a_field_does_not_come_back_without_the_sibling_that_gave_it_meaning() {
+    let document = v1alpha2(
+        "{distribution: {name: s}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
+    );
+    let mut old = down(&document);
+    old["spec"]["server"]
+        .as_object_mut()
+        .unwrap()
+        .remove("autoscaling");
+    assert_eq!(up(&old)["spec"], yaml("{distribution: {name: s}}"));
+
+    let document = v1alpha1(
+        "{server: {distribution: {name: s}, autoscaling: {minReplicas: 0, maxReplicas: 2}}}",
+    );
+    let mut new = up(&document);
+    new["spec"].as_object_mut().unwrap().remove("workload");
+    assert_eq!(
+        down(&new)["spec"],
+        yaml("{server: {distribution: {name: s}}}")
+    );
+}
+
+#[test]
+fn a_removed_field_stays_removed_even_without_its_parents() {
+    let mut old = down(&v1alpha2(
+        "{distribution: {name: s}, networking: {tls: {secretName: a}}}",
+    ));
+    let carried =
+        json!({ "/spec/providers/inference": { "was": { "provider": "a" } }, "/spec/x/y": {} })
+            .to_string();
+    old["metadata"]["annotations"][CARRIED_V1ALPHA2] = json!(carried);
+    assert_eq!(up(&old)["spec"], yaml("{distribution: {name: s}}"));
+}
+
+#[test]
 fn an_edit_through_v1alpha2_keeps_what_only_v1alpha1_can_say() {
     let document = v1alpha1(
         "{server: {distribution: {name: s}, containerSpec: {name: llama-stack, port: 0}, podOverrides: {}}}",
