@@ -1,5 +1,6 @@
 //! `cargo xtask generate`: files that are committed and made from code.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -32,22 +33,10 @@ pub fn run(check: bool) -> anyhow::Result<()> {
 
 /// Path in the checkout and content of each.
 fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let mut files = vec![
-        ("deploy/kustomize/crd/llamastackdistributions.yaml".into(), llsd(&["crd", "llamastackdistributions"])?),
-        ("deploy/kustomize/crd/schemaplugins.yaml".into(), llsd(&["crd", "schemaplugins"])?),
-    ];
-    let schemas: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&llsd(&["plugin", "schemas"])?)?;
-    for (shape, schema) in schemas {
-        let name = format!("wit/v1.0.0/schemas/{}.json", shape.replace('/', "."));
-        files.push((name.into(), serde_json::to_string_pretty(&schema)? + "\n"));
-    }
-    Ok(files)
-}
-
-fn llsd(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(shell::target().join("debug/llsd")).args(arguments).output()?;
+    let output = Command::new(shell::target().join("debug/llsd")).args(["crd", "--repository"]).output()?;
     if !output.status.success() {
-        bail!("llsd {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        bail!("llsd crd --repository: {}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(String::from_utf8(output.stdout)?)
+    let files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
+    Ok(files.into_iter().collect())
 }

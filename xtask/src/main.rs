@@ -1,10 +1,13 @@
 //! `cargo xtask <task>`: everything that is done to this repository, by hand or by CI.
 
+mod control_plane;
 mod demo;
 mod generate;
 mod guests;
+mod oracle;
 mod shell;
 mod test;
+mod tools;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +27,14 @@ enum Task {
     Test,
     /// Build every adapter to target/plugins/<name>.wasm
     Plugins,
+    /// Start, stop or describe a control plane of the newest Kubernetes release
+    ControlPlane {
+        /// What to do with it
+        #[arg(value_enum)]
+        action: Action,
+    },
+    /// Install the real server packages, and prove the validator on them
+    Oracle,
     /// Rewrite the generated files; with --check, fail when one of them is out of date
     Generate {
         /// Change nothing; fail on a difference
@@ -32,11 +43,30 @@ enum Task {
     },
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Action {
+    /// Build what is missing, start it, and leave it running
+    Up,
+    /// Stop it
+    Down,
+    /// Print its variables
+    Env,
+}
+
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Plugins => guests::build_all().map(|_| ()),
+        Task::ControlPlane { action } => {
+            let cache = shell::cache()?;
+            match action {
+                Action::Up => control_plane::up(&cache),
+                Action::Down => control_plane::down(&cache),
+                Action::Env => control_plane::env(&cache),
+            }
+        }
+        Task::Oracle => oracle::selftest(&oracle::ensure_oracle(&shell::cache()?)?),
         Task::Generate { check } => generate::run(check),
     }
 }

@@ -1,9 +1,10 @@
 //! `cargo xtask test`: every check there is, cheapest first.
 
-use crate::{generate, guests, shell};
+use crate::{control_plane, generate, guests, oracle, shell, tools};
 
 /// Runs them all, and ends with one line that counts the tests.
 pub fn run() -> anyhow::Result<()> {
+    let cache = shell::cache()?;
     shell::step("formatting", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
     shell::step(
         "clippy",
@@ -11,14 +12,35 @@ pub fn run() -> anyhow::Result<()> {
     )?;
     eprintln!("==> adapters as components");
     let plugins = guests::build_all()?;
+    shell::step(
+        "build everything, tests included",
+        &mut shell::cargo(&["test", "--workspace", "--all-targets", "--no-run", "--quiet"]),
+    )?;
     generate::run(true)?;
+    let oracle = oracle::ensure_oracle(&cache)?;
+    let binaries = control_plane::ensure_control_plane(&cache)?;
+
+    let mut tests = shell::cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+    tests
+        .env("LLSD_CACHE", &cache)
+        .env("LLSD_BIN", shell::target().join("debug/llsd"))
+        .env("LLSD_PLUGINS", &plugins)
+        .env("LLSD_ORACLE", cache.join("oracle"))
+        .env("LLSD_PYTHON", &oracle.python)
+        .env("LLSD_COSIGN_BIN", tools::ensure_cosign(&cache)?)
+        .env("LLSD_WASMTIME_BIN", tools::ensure_wasmtime(&cache, &oracle.python)?);
+    for (variable, name) in [("LLSD_REGISTRY_BIN", "registry"), ("LLSD_CRANE_BIN", "crane")] {
+        if let Some(path) = binaries.get(name) {
+            tests.env(variable, path);
+        }
+    }
 
     let mut counts = Counts::default();
-    let mut tests = shell::cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
-    tests.env("LLSD_PLUGINS", &plugins);
-    let result = shell::watch("unit, golden, property, hostile-guest, conformance, control-plane and e2e tests", &mut tests, |line| {
-        counts.read(line);
-    });
+    let result = shell::watch(
+        "unit, golden, property, hostile-guest, conformance, registry, control-plane and real-server tests",
+        &mut control_plane::with_control_planes(&cache, &tests),
+        |line| counts.read(line),
+    );
     println!("{} passed, {} failed", counts.passed, counts.failed);
     result
 }

@@ -1,28 +1,47 @@
-//! `llsd crd`: the custom resource definitions, as the cluster wants them.
+//! `llsd crd`: what a cluster must know before the operator runs, as `kubectl apply` takes it.
+
+use llsd_adapter_sdk::documents::json_schemas;
+use llsd_api::{Manifest, crd_manifests, policy_manifests};
+use serde_json::{Map, Value};
 
 use crate::{Verdict, talk};
 
-/// Which definition.
+/// What to print.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// One of them; by default all
-    #[arg(value_enum)]
-    name: Option<Name>,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Name {
-    Llamastackdistributions,
-    Schemaplugins,
+    /// Print the admission policy and its binding as well
+    #[arg(long)]
+    policy: bool,
+    /// Print every generated file of the repository, as a JSON object of path and content
+    #[arg(long, hide = true)]
+    repository: bool,
 }
 
 /// Prints YAML.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let names = arguments.name.map_or_else(|| vec![Name::Llamastackdistributions, Name::Schemaplugins], |one| vec![one]);
-    let texts = names.into_iter().map(|name| match name {
-        Name::Llamastackdistributions => llsd_api::crd::distributions_yaml(),
-        Name::Schemaplugins => llsd_api::crd::plugins_yaml(),
-    });
-    talk::data(&texts.collect::<Vec<_>>().join("---\n"));
+    if arguments.repository {
+        talk::data(&Value::Object(repository()?).to_string());
+        return Ok(Verdict::Done);
+    }
+    let mut manifests = crd_manifests(None);
+    if arguments.policy {
+        manifests.extend(policy_manifests());
+    }
+    let texts: Vec<String> = manifests.into_iter().map(|manifest| manifest.yaml).collect();
+    talk::data(&texts.join("---\n"));
     Ok(Verdict::Done)
+}
+
+fn repository() -> anyhow::Result<Map<String, Value>> {
+    let mut files = Map::new();
+    for (folder, manifests) in [("crd", crd_manifests(None)), ("policy", policy_manifests())] {
+        for Manifest { file, yaml } in manifests {
+            files.insert(format!("deploy/kustomize/{folder}/{file}"), yaml.into());
+        }
+    }
+    for (shape, schema) in json_schemas() {
+        let name = format!("wit/v1.0.0/schemas/{}.json", shape.replace('/', "."));
+        files.insert(name, (serde_json::to_string_pretty(&schema)? + "\n").into());
+    }
+    Ok(files)
 }

@@ -8,9 +8,7 @@ mod inspect;
 mod new;
 mod run;
 
-use llsd_adapter_sdk::documents::json_schemas;
-
-use crate::{Verdict, talk};
+use crate::Verdict;
 
 /// What to do with a plugin.
 #[derive(clap::Subcommand)]
@@ -29,8 +27,6 @@ pub(crate) enum Command {
     Bench(bench::Arguments),
     /// Compare two plugins over a folder of resources and bases
     Diff(compare::Arguments),
-    /// Print the JSON Schemas of the contract's documents
-    Schemas,
 }
 
 /// Does it.
@@ -43,13 +39,5 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<Verdict> {
         Command::Test(arguments) => conformance::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Diff(arguments) => compare::run(arguments),
-        Command::Schemas => schemas(),
     }
-}
-
-fn schemas() -> anyhow::Result<Verdict> {
-    let all: serde_json::Map<String, serde_json::Value> =
-        json_schemas().into_iter().map(|(shape, schema)| (shape.to_owned(), schema.into())).collect();
-    talk::data(&serde_json::to_string_pretty(&all)?);
-    Ok(Verdict::Done)
 }

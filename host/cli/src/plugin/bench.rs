@@ -38,7 +38,7 @@ struct Cost {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
     let mut costs = BTreeMap::new();
-    for fixture in llsd_conformance::fixtures(&arguments.fixtures)? {
+    for fixture in llsd_conformance::read_fixtures(&arguments.fixtures)? {
         costs.insert(fixture.name.clone(), measure(&plugin, &fixture.request, arguments.runs.max(1))?);
     }
     let baseline: Option<BTreeMap<String, Cost>> = match &arguments.baseline {

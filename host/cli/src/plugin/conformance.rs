@@ -12,19 +12,19 @@ pub(crate) struct Arguments {
     /// Folder of the plugin's own recorded calls and answers
     #[arg(long, value_name = "FOLDER")]
     fixtures: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Exit 1 when a check fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
-    let report = llsd_conformance::run(&plugin, arguments.fixtures.as_deref())?;
-    for check in &report.checks {
-        match &check.failure {
-            None => talk::data(&format!("ok    {}", check.name)),
-            Some(detail) => talk::data(&format!("FAIL  {}\n      {detail}", check.name)),
-        }
+    let report = llsd_conformance::run(&plugin, arguments.fixtures.as_deref());
+    if arguments.json {
+        talk::data(&serde_json::to_string_pretty(&report)?);
+    } else {
+        talk::data(&report.to_string());
     }
-    let failed = report.checks.iter().filter(|check| check.failure.is_some()).count();
-    talk::remark(&format!("{} passed, {failed} failed", report.checks.len() - failed));
-    Ok(if failed == 0 { Verdict::Done } else { Verdict::Refused })
+    Ok(if report.passed() { Verdict::Done } else { Verdict::Refused })
 }

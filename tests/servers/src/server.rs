@@ -1,0 +1,72 @@
+//! The real server, started with a generated file, and a stand-in for the vLLM behind it.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::{Release, oracle, root, variable};
+
+/// Answers like vLLM on 127.0.0.1 until it is dropped.
+pub struct FakeVllm {
+    child: Child,
+    port: u16,
+}
+
+impl FakeVllm {
+    /// Serves one model.
+    pub fn start(model: &str) -> anyhow::Result<Self> {
+        let port = free_port()?;
+        let child = Command::new(variable("LLSD_PYTHON")?)
+            .arg(root().join("tests/oracle/fake_vllm.py"))
+            .args([&port.to_string(), model])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { child, port })
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for FakeVllm {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing to do about it either way.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the server of a release, asks it for some paths, and stops it.
+pub fn probe(release: Release, config: &Path, variables: &[(String, String)], paths: &[&str]) -> anyhow::Result<Vec<Value>> {
+    let mut command = Command::new(variable("LLSD_PYTHON")?);
+    command.arg(root().join("tests/oracle/run_server.py")).arg("--probe");
+    for path in paths {
+        command.args(["--path", path]);
+    }
+    command
+        .arg("--venvs")
+        .arg(oracle()?.join("venvs"))
+        .arg(config)
+        .args([&free_port()?.to_string(), release.name])
+        .envs(variables.iter().cloned())
+        .stdin(Stdio::null());
+    let output = command.output().context("could not start the server")?;
+    let talk = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} did not answer: {talk}", release.name);
+    BufReader::new(&output.stdout[..])
+        .lines()
+        .filter_map(|line| line.ok().filter(|line| line.starts_with('{')))
+        .map(|line| serde_json::from_str(&line).with_context(|| format!("the probe said {line:?}")))
+        .collect()
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

