@@ -10,7 +10,7 @@ use crate::files;
 
 /// Options of every command that generates.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct PluginOptions {
     /// A schema adapter or provider pack to use beside those built in; may be repeated
     #[arg(long = "plugin", value_name = "FILE")]
     plugins: Vec<PathBuf>,
@@ -23,7 +23,7 @@ pub(crate) fn host() -> anyhow::Result<Host> {
 }
 
 /// Loads the plugins given, which come first, and those built in.
-pub(crate) fn load(arguments: &Arguments) -> anyhow::Result<Vec<Plugin>> {
+pub(crate) fn load(arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
     let host = host()?;
     let mut plugins = Vec::new();
     for path in &arguments.plugins {

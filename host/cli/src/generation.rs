@@ -16,7 +16,7 @@ use crate::{adapters, files};
 
 /// Where the base comes from and what is known about it.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct BaseOptions {
     /// The base configuration; by default the one built in for the distribution that is named
     #[arg(long, value_name = "FILE")]
     base_config: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long = "provider-package", value_name = "ID=FILE", value_parser = parse_package)]
     packages: Vec<(String, PathBuf)>,
     #[command(flatten)]
-    pub(crate) adapters: adapters::Arguments,
+    pub(crate) adapters: adapters::PluginOptions,
 }
 
 /// What became of a resource.
@@ -58,7 +58,7 @@ pub(crate) struct Report {
 }
 
 /// Runs one resource through the code that the operator runs.
-pub(crate) fn run(object: Value, arguments: &Arguments, plugins: &[Plugin]) -> anyhow::Result<Report> {
+pub(crate) fn run(object: Value, arguments: &BaseOptions, plugins: &[Plugin]) -> anyhow::Result<Report> {
     run_with_base(object, arguments.base_config.as_deref(), arguments, plugins)
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn run(object: Value, arguments: &Arguments, plugins: &[Plugin]) -> a
 pub(crate) fn run_with_base(
     object: Value,
     base_file: Option<&Path>,
-    arguments: &Arguments,
+    arguments: &BaseOptions,
     plugins: &[Plugin],
 ) -> anyhow::Result<Report> {
     let name = object["metadata"]["name"].as_str().unwrap_or("(unnamed)").to_owned();
@@ -86,7 +86,7 @@ pub(crate) fn run_with_base(
 fn generate_checked(
     checked: &Checked,
     base_file: Option<&Path>,
-    arguments: &Arguments,
+    arguments: &BaseOptions,
     plugins: &[Plugin],
     found: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<(Value, Outcome)> {
@@ -167,7 +167,7 @@ fn find_base(checked: &Checked, file: Option<&Path>, found: &mut Vec<Diagnostic>
 }
 
 /// What the images of external providers declare, which the command line must be told.
-fn surroundings(checked: &Checked, arguments: &Arguments, found: &mut Vec<Diagnostic>) -> anyhow::Result<Surroundings> {
+fn surroundings(checked: &Checked, arguments: &BaseOptions, found: &mut Vec<Diagnostic>) -> anyhow::Result<Surroundings> {
     let mut surroundings = Surroundings::default();
     for (id, path) in &arguments.packages {
         let package = ProviderPackage::read(&files::text(path)?).with_context(|| format!("{} declares no provider", path.display()))?;

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_enum, default_value_t = Output::Config)]
     output: Output,
     #[command(flatten)]
-    generation: generation::Arguments,
+    generation: generation::BaseOptions,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

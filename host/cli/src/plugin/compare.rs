@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CASE")]
     expect: Vec<String>,
     #[command(flatten)]
-    generation: generation::Arguments,
+    generation: generation::BaseOptions,
 }
 
 /// Exit 1 when a case differs that was not expected to.
