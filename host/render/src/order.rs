@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 /// Keys in the order of the server's own files. What is not named here comes after, sorted.
 const CONVENTION: [&str; 31] = [
-    "version", "distro_name", "image_name", "container_image", "apis", "providers", "provider_id", "provider_type",
-    "module", "model_id", "provider_model_id", "shield_id", "provider_shield_id", "toolgroup_id", "model_type", "type",
+    "version", "distro_name", "image_name", "container_image", "apis", "providers", "model_id", "shield_id",
+    "toolgroup_id", "provider_id", "provider_type", "module", "provider_model_id", "provider_shield_id", "model_type", "type",
     "host", "port", "db", "user", "password", "namespace", "table_name", "backend", "config", "metadata",
     "storage", "backends", "stores", "registered_resources", "server",
 ];
@@ -45,9 +45,16 @@ fn rank(key: &str) -> usize {
 
 /// The element of the base's list that is about the same thing: the one with the same id.
 fn counterpart<'a>(candidates: &'a [Value], item: &Value) -> &'a Value {
-    const IDS: [&str; 4] = ["provider_id", "model_id", "shield_id", "toolgroup_id"];
-    let same = |candidate: &&Value| IDS.iter().any(|id| !item[*id].is_null() && candidate[*id] == item[*id]);
+    const IDS: [&str; 4] = ["model_id", "shield_id", "toolgroup_id", "provider_id"];
+    let own = IDS.iter().find_map(|key| Some((*key, item[*key].as_str()?)));
+    let same = |candidate: &&Value| own.is_some_and(|(key, id)| candidate[key].as_str().is_some_and(|other| literal(other) == literal(id)));
     candidates.iter().find(same).unwrap_or(&Value::Null)
+}
+
+/// The id inside `${env.X:+id}`, or the id itself.
+fn literal(id: &str) -> &str {
+    let conditional = id.strip_prefix("${env.").and_then(|rest| rest.strip_suffix('}'));
+    conditional.and_then(|inside| inside.split_once('+')).map_or(id, |(_, id)| id)
 }
 
 #[cfg(test)]
@@ -57,7 +64,7 @@ mod tests {
 
     #[test]
     fn keys_stand_where_the_base_has_them_and_new_ones_where_the_server_would() {
-        let base = json!({"version": 2, "zebra": 1, "providers": {"inference": [{"provider_id": "a", "config": {"y": 1, "x": 2}}]}});
+        let base = json!({"version": 2, "zebra": 1, "providers": {"inference": [{"provider_id": "${env.A:+a}", "config": {"y": 1, "x": 2}}]}});
         let value = json!({
             "apple": 1,
             "providers": {"inference": [
