@@ -65,9 +65,22 @@ pub fn detect<A: SchemaAdapter>(base: &Text, hints: &Text) -> Detection {
     }
 }
 
-/// `expansion.expand`.
+/// `expansion.expand`. References whose variables no server would substitute do not reach the plugin.
 pub fn expand<A: ProviderPack>(request: &Text) -> Answer<Text> {
-    answer::<ExpansionRequest, Expansion>(request, A::expand)
+    answer::<ExpansionRequest, Expansion>(request, |request: ExpansionRequest| {
+        let is_variable = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+        let broken: Vec<Diagnostic> = request
+            .entry
+            .references
+            .iter()
+            .filter(|(_, variable)| !is_variable(variable))
+            .map(|(field, variable)| {
+                let problem = format!("{variable:?} is no name for a variable");
+                Diagnostic::error("malformed-reference", format!("{}.{field}", request.path), problem, "use upper-case letters, digits and _")
+            })
+            .collect();
+        if broken.is_empty() { A::expand(request) } else { Err(broken) }
+    })
 }
 
 /// `assembly.assemble`.

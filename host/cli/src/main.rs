@@ -9,6 +9,7 @@ mod crd;
 mod diff;
 mod files;
 mod generation;
+mod operator;
 mod plugin;
 mod render;
 mod talk;
@@ -36,6 +37,8 @@ enum Command {
     Plugin(plugin::Command),
     /// Print the custom resource definitions
     Crd(crd::Arguments),
+    /// Watch a cluster's resources and serve them
+    Operator(operator::Arguments),
 }
 
 /// How a command ended, when it could run.
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Plugin(command) => plugin::run(&command),
         Command::Crd(arguments) => crd::run(&arguments),
+        Command::Operator(arguments) => operator::run(&arguments),
     };
     match outcome {
         Ok(Verdict::Done) => ExitCode::SUCCESS,

@@ -69,7 +69,7 @@ fn the_same_input_gives_the_same_bytes() {
 #[test]
 fn a_resource_wrong_in_five_places_gets_five_rejections() {
     let talk = refuse(
-        "  distribution: {name: starter, image: registry.example.com/x:1}\n  providers:\n    inference:\n    - {provider: vllm}\n    - {id: b, provider: vllm, apikey: {name: s, key: k}}\n  networking: {port: 80}\n  workload: {workers: 0}\n",
+        "  distribution: {name: starter, image: registry.example.com/x:1}\n  providers:\n    inference:\n    - {provider: vllm}\n    - {id: b, provider: vllm, apikey: {name: s, key: k}}\n  networking: {port: 70000}\n  workload: {workers: 0}\n",
     );
     assert!(talk.contains("refused, 5 problems"), "{talk}");
     assert_eq!(talk.matches("fix: ").count(), 5, "{talk}");

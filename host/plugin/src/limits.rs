@@ -13,8 +13,8 @@ use wasmtime::ResourceLimiter;
 /// inside a component wants more of `component_bytes`, `instances` and the compile limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Fuel of one call, instantiation included. Default 200,000,000, about a quarter of a second
-    /// and some two hundred times what an ordinary call burns.
+    /// Fuel of one call, instantiation included. Default 1,000,000,000, about a second: an ordinary
+    /// call burns a two-hundredth of it, one with a thousand providers a large part.
     pub fuel: u64,
     /// Wall-clock time of one call. Default 5 s: several times what the fuel lasts on a slow
     /// machine, so that fuel stays the verdict.
@@ -43,7 +43,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            fuel: 200_000_000,
+            fuel: 1_000_000_000,
             wall_clock: Duration::from_secs(5),
             memory_bytes: 64 << 20,
             table_elements: 20_000,

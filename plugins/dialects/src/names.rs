@@ -1,10 +1,16 @@
 //! Suggesting what somebody meant.
 
+/// Longer than any name there is: comparing such a word would cost more than it helps.
+const LONGEST_WORD: usize = 64;
+
 /// The candidates nearest to a misspelt word, best first, at most three.
 pub(crate) fn nearest<'c>(
     word: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Vec<&'c str> {
+    if word.len() > LONGEST_WORD {
+        return Vec::new();
+    }
     let lower = word.to_ascii_lowercase();
     let mut best: Vec<(f64, &str)> = Vec::new();
     for candidate in candidates {
