@@ -1,7 +1,9 @@
 //! The two traits a plugin author implements, one for each world of the contract.
 
 use crate::diagnostic::Answer;
-use crate::documents::{Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints};
+use crate::documents::{
+    Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints,
+};
 use serde_json::Value;
 
 /// A plugin that expands provider entries: the `provider-pack` world, and half of a schema adapter.

@@ -23,12 +23,26 @@ macro_rules! conversions {
         }
 
         impl From<Diagnostic> for wire::Diagnostic {
-            fn from(Diagnostic { field, severity, code, problem, fix }: Diagnostic) -> Self {
+            fn from(
+                Diagnostic {
+                    field,
+                    severity,
+                    code,
+                    problem,
+                    fix,
+                }: Diagnostic,
+            ) -> Self {
                 let severity = match severity {
                     Severity::Warning => wire::Severity::Warning,
                     Severity::Error => wire::Severity::Error,
                 };
-                Self { severity, code, field, problem, fix }
+                Self {
+                    severity,
+                    code,
+                    field,
+                    problem,
+                    fix,
+                }
             }
         }
 
@@ -36,7 +50,10 @@ macro_rules! conversions {
         pub fn to_wire(answer: Answer<Text>) -> Result<wire::Outcome, Vec<wire::Diagnostic>> {
             let list = |all: Vec<Diagnostic>| all.into_iter().map(Into::into).collect();
             match answer {
-                Ok(Outcome { output, warnings }) => Ok(wire::Outcome { output: output.into(), warnings: list(warnings) }),
+                Ok(Outcome { output, warnings }) => Ok(wire::Outcome {
+                    output: output.into(),
+                    warnings: list(warnings),
+                }),
                 Err(problems) => Err(list(problems)),
             }
         }

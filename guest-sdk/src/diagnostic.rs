@@ -31,7 +31,12 @@ pub enum Severity {
 
 impl Diagnostic {
     /// A problem that stops the answer.
-    pub fn error(code: &str, field: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub fn error(
+        code: &str,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
         Self {
             field: field.into(),
             severity: Severity::Error,
@@ -42,14 +47,26 @@ impl Diagnostic {
     }
 
     /// A remark that does not.
-    pub fn warning(code: &str, field: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(code, field, problem, fix) }
+    pub fn warning(
+        code: &str,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(code, field, problem, fix)
+        }
     }
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = if self.field.is_empty() { "base configuration" } else { &self.field };
+        let field = if self.field.is_empty() {
+            "base configuration"
+        } else {
+            &self.field
+        };
         write!(f, "{field}: {}; {}", self.problem, self.fix)
     }
 }
@@ -65,12 +82,24 @@ impl Diagnostics {
     }
 
     /// Adds a problem that stops the answer.
-    pub fn error(&mut self, code: &str, field: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>) {
+    pub fn error(
+        &mut self,
+        code: &str,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.push(Diagnostic::error(code, field, problem, fix));
     }
 
     /// Adds a remark.
-    pub fn warning(&mut self, code: &str, field: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>) {
+    pub fn warning(
+        &mut self,
+        code: &str,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.push(Diagnostic::warning(code, field, problem, fix));
     }
 
@@ -87,7 +116,10 @@ impl Diagnostics {
         if all.iter().any(|d| d.severity == Severity::Error) {
             Err(all)
         } else {
-            Ok(Outcome { output: answer, warnings: all })
+            Ok(Outcome {
+                output: answer,
+                warnings: all,
+            })
         }
     }
 }

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use crate::adapter::{Detection, ProviderPack, SchemaAdapter};
 use crate::diagnostic::{Answer, Diagnostic, Outcome};
-use crate::documents::{Assembly, AssemblyRequest, Base, Description, Document, Expansion, ExpansionRequest, Hints};
+use crate::documents::{
+    Assembly, AssemblyRequest, Base, Description, Document, Expansion, ExpansionRequest, Hints,
+};
 
 /// JSON text and the id of its shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +22,10 @@ pub struct Text {
 
 /// Canonical JSON text of a value: keys sorted, no insignificant space.
 pub fn write<T: Document>(value: &T) -> Text {
-    Text { shape: T::SHAPE.to_owned(), json: canonical(value) }
+    Text {
+        shape: T::SHAPE.to_owned(),
+        json: canonical(value),
+    }
 }
 
 /// Canonical JSON of anything that serializes.
@@ -38,7 +43,11 @@ pub fn read<T: Document>(text: &Text) -> Result<T, Diagnostic> {
         return Err(Diagnostic::error(
             "unknown-shape",
             "",
-            format!("a document of shape {:?} arrived where {:?} is understood", text.shape, T::SHAPE),
+            format!(
+                "a document of shape {:?} arrived where {:?} is understood",
+                text.shape,
+                T::SHAPE
+            ),
             "use a plugin and a host that share a version of the contract",
         ));
     }
@@ -46,7 +55,10 @@ pub fn read<T: Document>(text: &Text) -> Result<T, Diagnostic> {
         Diagnostic::error(
             "malformed-document",
             "",
-            format!("the {:?} document does not fit its shape: {error}", T::SHAPE),
+            format!(
+                "the {:?} document does not fit its shape: {error}",
+                T::SHAPE
+            ),
             "send a document that fits the published JSON Schema",
         )
     })
@@ -68,7 +80,12 @@ pub fn detect<A: SchemaAdapter>(base: &Text, hints: &Text) -> Detection {
 /// `expansion.expand`. References whose variables no server would substitute do not reach the plugin.
 pub fn expand<A: ProviderPack>(request: &Text) -> Answer<Text> {
     answer::<ExpansionRequest, Expansion>(request, |request: ExpansionRequest| {
-        let is_variable = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+        let is_variable = |name: &str| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        };
         let broken: Vec<Diagnostic> = request
             .entry
             .references
@@ -76,10 +93,19 @@ pub fn expand<A: ProviderPack>(request: &Text) -> Answer<Text> {
             .filter(|(_, variable)| !is_variable(variable))
             .map(|(field, variable)| {
                 let problem = format!("{variable:?} is no name for a variable");
-                Diagnostic::error("malformed-reference", format!("{}.{field}", request.path), problem, "use upper-case letters, digits and _")
+                Diagnostic::error(
+                    "malformed-reference",
+                    format!("{}.{field}", request.path),
+                    problem,
+                    "use upper-case letters, digits and _",
+                )
             })
             .collect();
-        if broken.is_empty() { A::expand(request) } else { Err(broken) }
+        if broken.is_empty() {
+            A::expand(request)
+        } else {
+            Err(broken)
+        }
     })
 }
 
@@ -88,8 +114,14 @@ pub fn assemble<A: SchemaAdapter>(request: &Text) -> Answer<Text> {
     answer::<AssemblyRequest, Assembly>(request, A::assemble)
 }
 
-fn answer<Q: Document, R: Document>(request: &Text, ask: impl FnOnce(Q) -> Answer<R>) -> Answer<Text> {
+fn answer<Q: Document, R: Document>(
+    request: &Text,
+    ask: impl FnOnce(Q) -> Answer<R>,
+) -> Answer<Text> {
     let request = read::<Q>(request).map_err(|problem| vec![problem])?;
     let Outcome { output, warnings } = ask(request)?;
-    Ok(Outcome { output: write(&output), warnings })
+    Ok(Outcome {
+        output: write(&output),
+        warnings,
+    })
 }

@@ -32,9 +32,14 @@ pub fn replay_adapter<A: SchemaAdapter>(folder: &Path) -> Result<usize, Vec<Gold
     replay(folder, |call, request| match call {
         "detect" => {
             let part = |key: &str| request.get(key).cloned().unwrap_or_else(|| json!({}));
-            Some(detection(exchange::detect::<A>(&text::<Base>(&part("base")), &text::<Hints>(&part("hints")))))
+            Some(detection(exchange::detect::<A>(
+                &text::<Base>(&part("base")),
+                &text::<Hints>(&part("hints")),
+            )))
         }
-        "assemble" => Some(outcome(exchange::assemble::<A>(&text::<AssemblyRequest>(request)))),
+        "assemble" => Some(outcome(exchange::assemble::<A>(&text::<AssemblyRequest>(
+            request,
+        )))),
         _ => pack_answer::<A>(call, request),
     })
 }
@@ -47,14 +52,20 @@ pub fn replay_pack<P: ProviderPack>(folder: &Path) -> Result<usize, Vec<GoldenEr
 fn pack_answer<P: ProviderPack>(call: &str, request: &Value) -> Option<Value> {
     match call {
         "describe" => Some(parsed(&exchange::describe::<P>())),
-        "expand" => Some(outcome(exchange::expand::<P>(&text::<ExpansionRequest>(request)))),
+        "expand" => Some(outcome(exchange::expand::<P>(&text::<ExpansionRequest>(
+            request,
+        )))),
         _ => None,
     }
 }
 
-fn replay(folder: &Path, answer: impl Fn(&str, &Value) -> Option<Value>) -> Result<usize, Vec<GoldenError>> {
+fn replay(
+    folder: &Path,
+    answer: impl Fn(&str, &Value) -> Option<Value>,
+) -> Result<usize, Vec<GoldenError>> {
     let rewrite = std::env::var_os("LLSD_GOLDEN").is_some_and(|value| value == "rewrite");
-    let failed = |error: std::io::Error| vec![GoldenError::File(folder.to_owned(), error.to_string())];
+    let failed =
+        |error: std::io::Error| vec![GoldenError::File(folder.to_owned(), error.to_string())];
     let mut cases: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -63,15 +74,30 @@ fn replay(folder: &Path, answer: impl Fn(&str, &Value) -> Option<Value>) -> Resu
         }
     }
     cases.sort();
-    let errors: Vec<GoldenError> = cases.iter().filter_map(|case| check(case, rewrite, &answer).err()).collect();
-    if errors.is_empty() { Ok(cases.len()) } else { Err(errors) }
+    let errors: Vec<GoldenError> = cases
+        .iter()
+        .filter_map(|case| check(case, rewrite, &answer).err())
+        .collect();
+    if errors.is_empty() {
+        Ok(cases.len())
+    } else {
+        Err(errors)
+    }
 }
 
-fn check(case: &Path, rewrite: bool, answer: &impl Fn(&str, &Value) -> Option<Value>) -> Result<(), GoldenError> {
+fn check(
+    case: &Path,
+    rewrite: bool,
+    answer: &impl Fn(&str, &Value) -> Option<Value>,
+) -> Result<(), GoldenError> {
     let request = load(&case.join("request.json"))?;
-    let call = request.get("call").and_then(Value::as_str).unwrap_or_default();
+    let call = request
+        .get("call")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let argument = request.get("request").unwrap_or(&Value::Null);
-    let given = answer(call, argument).ok_or_else(|| GoldenError::UnknownCall(case.to_owned(), call.to_owned()))?;
+    let given = answer(call, argument)
+        .ok_or_else(|| GoldenError::UnknownCall(case.to_owned(), call.to_owned()))?;
     let path = case.join("answer.json");
     if rewrite {
         let text = format!("{given:#}\n");
@@ -81,7 +107,11 @@ fn check(case: &Path, rewrite: bool, answer: &impl Fn(&str, &Value) -> Option<Va
     if recorded == given {
         Ok(())
     } else {
-        Err(GoldenError::Differs(case.to_owned(), Box::new(recorded), Box::new(given)))
+        Err(GoldenError::Differs(
+            case.to_owned(),
+            Box::new(recorded),
+            Box::new(given),
+        ))
     }
 }
 
@@ -92,7 +122,10 @@ fn load(path: &Path) -> Result<Value, GoldenError> {
 }
 
 fn text<T: Document>(value: &Value) -> Text {
-    Text { shape: T::SHAPE.to_owned(), json: exchange::canonical(value) }
+    Text {
+        shape: T::SHAPE.to_owned(),
+        json: exchange::canonical(value),
+    }
 }
 
 fn parsed(text: &Text) -> Value {
@@ -109,13 +142,21 @@ fn detection(answer: Detection) -> Value {
 
 fn outcome(answer: Answer<Text>) -> Value {
     match answer {
-        Ok(Outcome { output, warnings }) => json!({"output": parsed(&output), "warnings": diagnostics(&warnings)}),
+        Ok(Outcome { output, warnings }) => {
+            json!({"output": parsed(&output), "warnings": diagnostics(&warnings)})
+        }
         Err(problems) => json!({"problems": diagnostics(&problems)}),
     }
 }
 
 fn diagnostics(all: &[Diagnostic]) -> Value {
-    let one = |Diagnostic { field, severity, code, problem, fix }: &Diagnostic| {
+    let one = |Diagnostic {
+                   field,
+                   severity,
+                   code,
+                   problem,
+                   fix,
+               }: &Diagnostic| {
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",

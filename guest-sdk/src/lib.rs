@@ -10,7 +10,11 @@
 
 mod adapter;
 #[cfg(target_family = "wasm")]
-#[allow(unsafe_code, missing_docs, reason = "wit-bindgen writes the canonical ABI glue")]
+#[allow(
+    unsafe_code,
+    missing_docs,
+    reason = "wit-bindgen writes the canonical ABI glue"
+)]
 pub mod bindings;
 mod diagnostic;
 pub mod documents;

@@ -8,7 +8,13 @@ const ADAPTERS: [&str; 3] = ["llama-stack-0.7", "llama-stack-0.4", "llama-stack-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plugins = PathBuf::from(env("CARGO_MANIFEST_DIR")?).join("..");
     let out = PathBuf::from(env("OUT_DIR")?);
-    for watched in ["../dialects", "../../guest-sdk/src", "../../guest-sdk/Cargo.toml", "../../wit", "../../Cargo.lock"] {
+    for watched in [
+        "../dialects",
+        "../../guest-sdk/src",
+        "../../guest-sdk/Cargo.toml",
+        "../../wit",
+        "../../Cargo.lock",
+    ] {
         println!("cargo::rerun-if-changed={watched}");
     }
     let mut table = String::from("&[");

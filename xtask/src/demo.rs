@@ -4,14 +4,23 @@ use crate::shell;
 
 /// Renders a sample with the adapters inside the binary and shows what changed against the base.
 pub fn run() -> anyhow::Result<()> {
-    shell::step("build llsd (the first time takes some minutes)", &mut shell::cargo(&["build", "--package", "llsd"]))?;
+    shell::step(
+        "build llsd (the first time takes some minutes)",
+        &mut shell::cargo(&["build", "--package", "llsd"]),
+    )?;
     let llsd = |arguments: &[&str]| {
         let mut command = std::process::Command::new(shell::target().join("debug/llsd"));
         command.args(arguments).current_dir(shell::root());
         command
     };
-    shell::step("the resource: samples/minimal.yaml", std::process::Command::new("cat").arg(shell::root().join("samples/minimal.yaml")))?;
-    shell::step("llsd check -f samples/minimal.yaml", &mut llsd(&["check", "-f", "samples/minimal.yaml"]))?;
+    shell::step(
+        "the resource: samples/minimal.yaml",
+        std::process::Command::new("cat").arg(shell::root().join("samples/minimal.yaml")),
+    )?;
+    shell::step(
+        "llsd check -f samples/minimal.yaml",
+        &mut llsd(&["check", "-f", "samples/minimal.yaml"]),
+    )?;
     shell::step(
         "llsd render -f samples/minimal.yaml --output diff",
         &mut llsd(&["render", "-f", "samples/minimal.yaml", "--output", "diff"]),

@@ -10,7 +10,10 @@ use crate::shell;
 
 /// Rewrites every generated file, or fails when one differs from what would be written.
 pub fn run(check: bool) -> anyhow::Result<()> {
-    shell::step("build llsd", &mut shell::cargo(&["build", "--package", "llsd"]))?;
+    shell::step(
+        "build llsd",
+        &mut shell::cargo(&["build", "--package", "llsd"]),
+    )?;
     let mut stale = Vec::new();
     for (file, content) in files()? {
         let path = shell::root().join(&file);
@@ -26,16 +29,24 @@ pub fn run(check: bool) -> anyhow::Result<()> {
         }
     }
     if !stale.is_empty() {
-        bail!("out of date: {}; run `cargo xtask generate` and commit the result", stale.join(", "));
+        bail!(
+            "out of date: {}; run `cargo xtask generate` and commit the result",
+            stale.join(", ")
+        );
     }
     Ok(())
 }
 
 /// Path in the checkout and content of each.
 fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let output = Command::new(shell::target().join("debug/llsd")).args(["crd", "--repository"]).output()?;
+    let output = Command::new(shell::target().join("debug/llsd"))
+        .args(["crd", "--repository"])
+        .output()?;
     if !output.status.success() {
-        bail!("llsd crd --repository: {}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "llsd crd --repository: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     let files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
     Ok(files.into_iter().collect())

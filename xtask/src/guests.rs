@@ -7,7 +7,13 @@ use anyhow::Context;
 use crate::shell;
 
 /// Every plugin crate under `plugins/`; the last is a provider pack, the others schema adapters.
-pub const NAMES: [&str; 5] = ["llama-stack-0.7", "llama-stack-0.4", "llama-stack-0.2", "ogx", "example-pack"];
+pub const NAMES: [&str; 5] = [
+    "llama-stack-0.7",
+    "llama-stack-0.4",
+    "llama-stack-0.2",
+    "ogx",
+    "example-pack",
+];
 
 /// Builds all components to `target/plugins/<name>.wasm` and answers where they are.
 pub fn build_all() -> anyhow::Result<PathBuf> {

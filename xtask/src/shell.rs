@@ -9,7 +9,10 @@ use anyhow::{Context, bail};
 
 /// The checkout.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").components().collect()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .components()
+        .collect()
 }
 
 /// Cargo's output folder of this workspace.
@@ -22,7 +25,10 @@ pub fn cache() -> anyhow::Result<PathBuf> {
     let explicit = std::env::var_os("LLSD_CACHE").map(PathBuf::from);
     let xdg = || std::env::var_os("XDG_CACHE_HOME").map(|base| PathBuf::from(base).join("llsd"));
     let home = || std::env::var_os("HOME").map(|base| PathBuf::from(base).join(".cache/llsd"));
-    explicit.or_else(xdg).or_else(home).context("no cache folder: set LLSD_CACHE or HOME")
+    explicit
+        .or_else(xdg)
+        .or_else(home)
+        .context("no cache folder: set LLSD_CACHE or HOME")
 }
 
 /// Cargo, run in the checkout.
@@ -35,7 +41,9 @@ pub fn cargo(arguments: &[&str]) -> Command {
 /// Says what begins, runs it, and fails when it fails.
 pub fn step(title: &str, command: &mut Command) -> anyhow::Result<()> {
     let begin = announce(title);
-    let status = command.status().with_context(|| format!("{title}: could not start {command:?}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("{title}: could not start {command:?}"))?;
     if !status.success() {
         bail!("{title}: {status}");
     }
@@ -46,8 +54,14 @@ pub fn step(title: &str, command: &mut Command) -> anyhow::Result<()> {
 /// Like [`step`], and hands every line of standard output to `see` after showing it.
 pub fn watch(title: &str, command: &mut Command, mut see: impl FnMut(&str)) -> anyhow::Result<()> {
     let begin = announce(title);
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("{title}: could not start {command:?}"))?;
-    let stdout = child.stdout.take().context("standard output was not piped")?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{title}: could not start {command:?}"))?;
+    let stdout = child
+        .stdout
+        .take()
+        .context("standard output was not piped")?;
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         println!("{line}");

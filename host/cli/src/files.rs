@@ -10,7 +10,9 @@ use serde_json::Value;
 pub(crate) fn text(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("could not read standard input")?;
         return Ok(text);
     }
     std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))
@@ -26,7 +28,10 @@ pub(crate) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text(path)?)
         .map_err(|error| anyhow::anyhow!("{error}"))
         .with_context(|| format!("{} is not YAML", path.display()))?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect())
 }
 
 /// The `LlamaStackDistribution` documents of a file.
@@ -38,6 +43,10 @@ pub(crate) fn distributions(path: &Path) -> anyhow::Result<Vec<Value>> {
         // A file of one object is meant, whatever it says; in a bundle the others are passed over.
         .filter(|object| !several || object["kind"] == "LlamaStackDistribution")
         .collect();
-    anyhow::ensure!(!ours.is_empty(), "{} holds no LlamaStackDistribution", path.display());
+    anyhow::ensure!(
+        !ours.is_empty(),
+        "{} holds no LlamaStackDistribution",
+        path.display()
+    );
     Ok(ours)
 }

@@ -58,7 +58,11 @@ pub(crate) struct Report {
 }
 
 /// Runs one resource through the code that the operator runs.
-pub(crate) fn run(object: Value, arguments: &BaseOptions, plugins: &[Plugin]) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    object: Value,
+    arguments: &BaseOptions,
+    plugins: &[Plugin],
+) -> anyhow::Result<Report> {
     run_with_base(object, arguments.base_config.as_deref(), arguments, plugins)
 }
 
@@ -69,7 +73,10 @@ pub(crate) fn run_with_base(
     arguments: &BaseOptions,
     plugins: &[Plugin],
 ) -> anyhow::Result<Report> {
-    let name = object["metadata"]["name"].as_str().unwrap_or("(unnamed)").to_owned();
+    let name = object["metadata"]["name"]
+        .as_str()
+        .unwrap_or("(unnamed)")
+        .to_owned();
     let verdict = review(object);
     let mut found: Vec<Diagnostic> = verdict.notices.iter().map(notice).collect();
     let (base, outcome) = match verdict.result {
@@ -80,7 +87,12 @@ pub(crate) fn run_with_base(
         }
     };
     found.sort();
-    Ok(Report { name, base, outcome, found })
+    Ok(Report {
+        name,
+        base,
+        outcome,
+        found,
+    })
 }
 
 fn generate_checked(
@@ -94,16 +106,27 @@ fn generate_checked(
         return Ok((Value::Null, Outcome::Override(config_map.clone())));
     }
     let surroundings = surroundings(checked, arguments, found)?;
-    let Some(known) = find_base(checked, base_file, found)? else { return Ok((Value::Null, Outcome::Refused)) };
+    let Some(known) = find_base(checked, base_file, found)? else {
+        return Ok((Value::Null, Outcome::Refused));
+    };
     if checked.config_source == ConfigSource::DistributionDefault {
         return Ok((known.config, Outcome::Unchanged));
     }
     let hints = Hints {
-        schema: arguments.schema.clone().or(checked.schema.clone()).or(known.schema),
+        schema: arguments
+            .schema
+            .clone()
+            .or(checked.schema.clone())
+            .or(known.schema),
         server_version: arguments.server_version.clone(),
         ..Hints::default()
     };
-    let inputs = Inputs { checked, base: &known.config, hints: &hints, surroundings: &surroundings };
+    let inputs = Inputs {
+        checked,
+        base: &known.config,
+        hints: &hints,
+        surroundings: &surroundings,
+    };
     let outcome = match generate(&adapters::as_adapters(plugins), &inputs) {
         Ok(generated) => {
             found.extend(generated.warnings.iter().cloned());
@@ -115,7 +138,12 @@ fn generate_checked(
         }
         Err(Refusal::Undecided(undecided)) => {
             let fix = "name the dialect with --schema, the release with --server-version, or add its adapter with --plugin";
-            found.push(Diagnostic::error("unsupported-schema", "spec.distribution", undecided.to_string(), fix));
+            found.push(Diagnostic::error(
+                "unsupported-schema",
+                "spec.distribution",
+                undecided.to_string(),
+                fix,
+            ));
             Outcome::Refused
         }
         Err(Refusal::Fault(fault)) => return Err(fault.into()),
@@ -129,10 +157,18 @@ struct KnownBase {
     schema: Option<String>,
 }
 
-fn find_base(checked: &Checked, file: Option<&Path>, found: &mut Vec<Diagnostic>) -> anyhow::Result<Option<KnownBase>> {
+fn find_base(
+    checked: &Checked,
+    file: Option<&Path>,
+    found: &mut Vec<Diagnostic>,
+) -> anyhow::Result<Option<KnownBase>> {
     if let Some(path) = file {
-        let config = yaml::read(&files::text(path)?).with_context(|| format!("{} is no server configuration", path.display()))?;
-        return Ok(Some(KnownBase { config, schema: None }));
+        let config = yaml::read(&files::text(path)?)
+            .with_context(|| format!("{} is no server configuration", path.display()))?;
+        return Ok(Some(KnownBase {
+            config,
+            schema: None,
+        }));
     }
     let mut refuse = |field: &str, problem: String, fix: String| {
         found.push(Diagnostic::error("no-base", field, problem, fix));
@@ -140,40 +176,63 @@ fn find_base(checked: &Checked, file: Option<&Path>, found: &mut Vec<Diagnostic>
     };
     const GIVE: &str = "give it with --base-config";
     if let ConfigSource::Generated { base: Some(base) } = &checked.config_source {
-        let problem = format!("the base is in the ConfigMap {:?}, which the command line does not read", base.name);
+        let problem = format!(
+            "the base is in the ConfigMap {:?}, which the command line does not read",
+            base.name
+        );
         return refuse("spec.distribution.baseConfig", problem, GIVE.to_owned());
     }
     let name = match &checked.server {
         ServerSource::Named(name) => name,
         ServerSource::Image(image) => {
-            let problem = format!("the configuration inside {image} is needed, and the command line has not read it");
+            let problem = format!(
+                "the configuration inside {image} is needed, and the command line has not read it"
+            );
             return refuse("spec.distribution.image", problem, GIVE.to_owned());
         }
     };
     let known = distributions::builtin();
     match known.get(name) {
-        Some(KnownDistribution { base: Some(text), schema, .. }) => {
-            Ok(Some(KnownBase { config: yaml::read(text)?, schema: schema.clone() }))
-        }
+        Some(KnownDistribution {
+            base: Some(text),
+            schema,
+            ..
+        }) => Ok(Some(KnownBase {
+            config: yaml::read(text)?,
+            schema: schema.clone(),
+        })),
         Some(_) => {
             let problem = format!("no configuration is built in for {name:?}");
             refuse("spec.distribution.name", problem, GIVE.to_owned())
         }
         None => {
             let problem = format!("no distribution is called {name:?}");
-            refuse("spec.distribution.name", problem, llsd_api::choices(name, known.keys().map(String::as_str)))
+            refuse(
+                "spec.distribution.name",
+                problem,
+                llsd_api::choices(name, known.keys().map(String::as_str)),
+            )
         }
     }
 }
 
 /// What the images of external providers declare, which the command line must be told.
-fn surroundings(checked: &Checked, arguments: &BaseOptions, found: &mut Vec<Diagnostic>) -> anyhow::Result<Surroundings> {
+fn surroundings(
+    checked: &Checked,
+    arguments: &BaseOptions,
+    found: &mut Vec<Diagnostic>,
+) -> anyhow::Result<Surroundings> {
     let mut surroundings = Surroundings::default();
     for (id, path) in &arguments.packages {
-        let package = ProviderPackage::read(&files::text(path)?).with_context(|| format!("{} declares no provider", path.display()))?;
+        let package = ProviderPackage::read(&files::text(path)?)
+            .with_context(|| format!("{} declares no provider", path.display()))?;
         surroundings.packages.insert(id.clone(), package);
     }
-    for provider in checked.external.iter().filter(|one| !surroundings.packages.contains_key(one.id.as_str())) {
+    for provider in checked
+        .external
+        .iter()
+        .filter(|one| !surroundings.packages.contains_key(one.id.as_str()))
+    {
         found.push(Diagnostic::warning(
             "image-not-read",
             provider.path.as_str(),
@@ -184,11 +243,23 @@ fn surroundings(checked: &Checked, arguments: &BaseOptions, found: &mut Vec<Diag
     Ok(surroundings)
 }
 
-fn rejection(Rejection { field, problem, fix }: &Rejection) -> Diagnostic {
+fn rejection(
+    Rejection {
+        field,
+        problem,
+        fix,
+    }: &Rejection,
+) -> Diagnostic {
     Diagnostic::error("invalid", field.as_str(), problem, fix)
 }
 
-fn notice(Notice { field, problem, fix }: &Notice) -> Diagnostic {
+fn notice(
+    Notice {
+        field,
+        problem,
+        fix,
+    }: &Notice,
+) -> Diagnostic {
     Diagnostic::warning("notice", field.as_str(), problem, fix)
 }
 

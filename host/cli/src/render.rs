@@ -47,7 +47,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         Outcome::Generated(generated) => generated.yaml.clone(),
         Outcome::Unchanged => yaml::write(&report.base),
         Outcome::Override(config_map) => {
-            talk::remark(&format!("the configuration is what the ConfigMap {config_map:?} holds; nothing is generated"));
+            talk::remark(&format!(
+                "the configuration is what the ConfigMap {config_map:?} holds; nothing is generated"
+            ));
             return Ok(Verdict::Done);
         }
         Outcome::Refused => return Ok(Verdict::Refused),
@@ -64,7 +66,18 @@ fn as_json(report: &Report) -> Value {
     let Outcome::Generated(generated) = &report.outcome else {
         return json!({ "name": report.name, "generated": false, "config": report.base });
     };
-    let Generated { yaml: _, config, variables, startup, counts, models, warnings: _, schema, reason: _, receipt } = &**generated;
+    let Generated {
+        yaml: _,
+        config,
+        variables,
+        startup,
+        counts,
+        models,
+        warnings: _,
+        schema,
+        reason: _,
+        receipt,
+    } = &**generated;
     json!({
         "name": report.name,
         "generated": true,
@@ -86,15 +99,25 @@ fn as_json(report: &Report) -> Value {
     })
 }
 
-fn variable(PodVariable { name, source, read_as }: &PodVariable) -> Value {
+fn variable(
+    PodVariable {
+        name,
+        source,
+        read_as,
+    }: &PodVariable,
+) -> Value {
     let read_as = match read_as {
         ReadAs::ConvertedText => "convertedText",
         ReadAs::Text => "text",
         ReadAs::Number => "number",
     };
     let mut json = match source {
-        ValueSource::Secret(reference) => json!({ "secret": reference.secret, "key": reference.key }),
-        ValueSource::Part(reference, part) => json!({ "secret": reference.secret, "key": reference.key, "part": part }),
+        ValueSource::Secret(reference) => {
+            json!({ "secret": reference.secret, "key": reference.key })
+        }
+        ValueSource::Part(reference, part) => {
+            json!({ "secret": reference.secret, "key": reference.key, "part": part })
+        }
         ValueSource::Literal(value) => json!({ "value": value }),
     };
     json["name"] = name.as_str().into();

@@ -19,7 +19,10 @@ pub(crate) fn failure(error: &anyhow::Error) {
 }
 
 /// A command's data, on standard output.
-#[allow(clippy::print_stdout, reason = "this is where a command's data goes out")]
+#[allow(
+    clippy::print_stdout,
+    reason = "this is where a command's data goes out"
+)]
 pub(crate) fn data(text: &str) {
     anstream::println!("{}", text.trim_end_matches('\n'));
 }
@@ -31,23 +34,46 @@ pub(crate) fn remark(text: &str) {
 
 /// The verdict over one file or resource, then everything found, the worst first.
 pub(crate) fn findings(subject: &str, found: &[Diagnostic]) {
-    let errors = found.iter().filter(|one| one.severity == Severity::Error).count();
+    let errors = found
+        .iter()
+        .filter(|one| one.severity == Severity::Error)
+        .count();
     let warnings = found.len() - errors;
     match (errors, warnings) {
         (0, 0) => eprintln!("{subject}: accepted"),
         (0, _) => eprintln!("{subject}: accepted, {}", counted(warnings, "warning")),
-        (_, 0) => eprintln!("{subject}: {BAD}refused{BAD:#}, {}", counted(errors, "problem")),
-        _ => eprintln!("{subject}: {BAD}refused{BAD:#}, {}, {}", counted(errors, "problem"), counted(warnings, "warning")),
+        (_, 0) => eprintln!(
+            "{subject}: {BAD}refused{BAD:#}, {}",
+            counted(errors, "problem")
+        ),
+        _ => eprintln!(
+            "{subject}: {BAD}refused{BAD:#}, {}, {}",
+            counted(errors, "problem"),
+            counted(warnings, "warning")
+        ),
     }
     let mut sorted: Vec<&Diagnostic> = found.iter().collect();
     sorted.sort_by_key(|one| one.severity);
-    for Diagnostic { field, severity, problem, fix, .. } in sorted {
-        let field = if field.is_empty() { "base configuration" } else { field };
+    for Diagnostic {
+        field,
+        severity,
+        problem,
+        fix,
+        ..
+    } in sorted
+    {
+        let field = if field.is_empty() {
+            "base configuration"
+        } else {
+            field
+        };
         let (style, word) = match severity {
             Severity::Error => (BAD, ""),
             Severity::Warning => (ODD, "warning: "),
         };
-        eprint!("\n  {PLACE}{field}{PLACE:#}\n    {style}{word}{style:#}{problem}\n    fix: {fix}\n");
+        eprint!(
+            "\n  {PLACE}{field}{PLACE:#}\n    {style}{word}{style:#}{problem}\n    fix: {fix}\n"
+        );
     }
     if !found.is_empty() {
         eprintln!();
@@ -60,7 +86,15 @@ fn counted(number: usize, what: &str) -> String {
 }
 
 /// A finding for machines.
-pub(crate) fn as_json(Diagnostic { field, severity, code, problem, fix }: &Diagnostic) -> serde_json::Value {
+pub(crate) fn as_json(
+    Diagnostic {
+        field,
+        severity,
+        code,
+        problem,
+        fix,
+    }: &Diagnostic,
+) -> serde_json::Value {
     let severity = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn llsd(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_llsd")).args(arguments).current_dir(root()).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_llsd"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap()
 }
 
 fn root() -> PathBuf {
@@ -22,7 +26,9 @@ fn stderr(output: &Output) -> String {
 fn refuse(spec: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.yaml");
-    let text = format!("apiVersion: llamastack.io/v1alpha2\nkind: LlamaStackDistribution\nmetadata: {{name: bad}}\nspec:\n{spec}");
+    let text = format!(
+        "apiVersion: llamastack.io/v1alpha2\nkind: LlamaStackDistribution\nmetadata: {{name: bad}}\nspec:\n{spec}"
+    );
     std::fs::write(&file, text).unwrap();
     let output = llsd(&["check", "-f", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -46,7 +52,10 @@ fn the_difference_shows_only_what_the_resource_changed() {
     let text = stdout(&output);
     assert!(text.contains("+  - model_id: llama3.2-8b"), "{text}");
     assert!(!text.contains('\u{1b}'), "colour without a terminal");
-    let changed = text.lines().filter(|line| line.starts_with(['+', '-'])).count();
+    let changed = text
+        .lines()
+        .filter(|line| line.starts_with(['+', '-']))
+        .count();
     assert!(changed < 30, "{changed} lines changed:\n{text}");
 }
 
@@ -78,7 +87,9 @@ fn a_resource_wrong_in_five_places_gets_five_rejections() {
 
 #[test]
 fn an_unknown_provider_is_refused_with_near_names() {
-    let talk = refuse("  distribution: {name: starter}\n  providers: {inference: {provider: vlm, endpoint: 'http://vllm:8000'}}\n");
+    let talk = refuse(
+        "  distribution: {name: starter}\n  providers: {inference: {provider: vlm, endpoint: 'http://vllm:8000'}}\n",
+    );
     assert!(talk.contains("spec.providers.inference.provider"), "{talk}");
     assert!(talk.contains("vllm"), "{talk}");
 }
@@ -86,13 +97,23 @@ fn an_unknown_provider_is_refused_with_near_names() {
 #[test]
 fn an_unknown_distribution_is_refused_with_the_choices() {
     let talk = refuse("  distribution: {name: startr}\n  disabled: [eval]\n");
-    assert!(talk.contains("no distribution is called \"startr\""), "{talk}");
+    assert!(
+        talk.contains("no distribution is called \"startr\""),
+        "{talk}"
+    );
     assert!(talk.contains("did you mean \"starter\"?"), "{talk}");
 }
 
 #[test]
 fn findings_are_stable_json_for_machines() {
-    let output = llsd(&["check", "--output", "json", "-f", "samples/minimal.yaml", "samples/redis.yaml"]);
+    let output = llsd(&[
+        "check",
+        "--output",
+        "json",
+        "-f",
+        "samples/minimal.yaml",
+        "samples/redis.yaml",
+    ]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let reports: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(reports[0]["accepted"], true);
@@ -104,16 +125,29 @@ fn findings_are_stable_json_for_machines() {
 fn what_cannot_run_exits_with_two() {
     let output = llsd(&["render", "-f", "no-such-file.yaml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("could not read no-such-file.yaml"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("could not read no-such-file.yaml"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn every_sample_is_accepted_on_the_bases_inside_the_binary() {
     for sample in std::fs::read_dir(root().join("samples")).unwrap() {
         let path = sample.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
             let output = llsd(&["check", "-f", path.to_str().unwrap()]);
-            assert_eq!(output.status.code(), Some(0), "{}: {}", path.display(), stderr(&output));
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{}: {}",
+                path.display(),
+                stderr(&output)
+            );
         }
     }
 }

@@ -3,10 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const SHIPPED: [&str; 5] = ["llama-stack-0.7", "llama-stack-0.4", "llama-stack-0.2", "ogx", "example-pack"];
+const SHIPPED: [&str; 5] = [
+    "llama-stack-0.7",
+    "llama-stack-0.4",
+    "llama-stack-0.2",
+    "ogx",
+    "example-pack",
+];
 
 fn llsd(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_llsd")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_llsd"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn root() -> PathBuf {
@@ -19,7 +29,10 @@ fn component(name: &str) -> String {
 }
 
 fn succeed(output: &Output) -> String {
-    let (data, talk) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (data, talk) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert_eq!(output.status.code(), Some(0), "{data}\n{talk}");
     data.into_owned()
 }
@@ -27,10 +40,17 @@ fn succeed(output: &Output) -> String {
 #[test]
 fn no_shipped_component_imports_anything_or_exceeds_500_kib() {
     for name in SHIPPED {
-        let text = succeed(&llsd(&root(), &["plugin", "inspect", "--json", &component(name)]));
+        let text = succeed(&llsd(
+            &root(),
+            &["plugin", "inspect", "--json", &component(name)],
+        ));
         let inspection: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(inspection["imports"], serde_json::json!([]), "{name}");
-        assert!(inspection["size"].as_u64().unwrap() <= 500 * 1024, "{name}: {} bytes", inspection["size"]);
+        assert!(
+            inspection["size"].as_u64().unwrap() <= 500 * 1024,
+            "{name}: {} bytes",
+            inspection["size"]
+        );
         assert_eq!(inspection["description"]["name"], name);
     }
 }
@@ -39,7 +59,16 @@ fn no_shipped_component_imports_anything_or_exceeds_500_kib() {
 fn every_shipped_component_passes_the_conformance_suite() {
     for name in SHIPPED {
         let fixtures = root().join("plugins").join(name).join("tests/golden");
-        let report = succeed(&llsd(&root(), &["plugin", "test", &component(name), "--fixtures", fixtures.to_str().unwrap()]));
+        let report = succeed(&llsd(
+            &root(),
+            &[
+                "plugin",
+                "test",
+                &component(name),
+                "--fixtures",
+                fixtures.to_str().unwrap(),
+            ],
+        ));
         assert!(!report.contains("FAIL"), "{report}");
     }
 }
@@ -47,8 +76,16 @@ fn every_shipped_component_passes_the_conformance_suite() {
 #[test]
 fn a_component_differs_from_itself_in_nothing_and_from_another_dialect_in_something() {
     let corpus = tempfile::tempdir().unwrap();
-    std::fs::copy(root().join("samples/minimal.yaml"), corpus.path().join("minimal.yaml")).unwrap();
-    std::fs::copy(root().join("host/render/distributions/starter.yaml"), corpus.path().join("minimal.base.yaml")).unwrap();
+    std::fs::copy(
+        root().join("samples/minimal.yaml"),
+        corpus.path().join("minimal.yaml"),
+    )
+    .unwrap();
+    std::fs::copy(
+        root().join("host/render/distributions/starter.yaml"),
+        corpus.path().join("minimal.base.yaml"),
+    )
+    .unwrap();
     let compare = |a: &str, b: &str, options: &[&str]| {
         let corpus = corpus.path().to_str().unwrap().to_owned();
         let (a, b) = (component(a), component(b));
@@ -58,7 +95,14 @@ fn a_component_differs_from_itself_in_nothing_and_from_another_dialect_in_someth
     };
     assert_eq!(compare("llama-stack-0.7", "llama-stack-0.7", &[]), Some(0));
     assert_eq!(compare("llama-stack-0.7", "llama-stack-0.4", &[]), Some(1));
-    assert_eq!(compare("llama-stack-0.7", "llama-stack-0.4", &["--expect", "minimal"]), Some(0));
+    assert_eq!(
+        compare(
+            "llama-stack-0.7",
+            "llama-stack-0.4",
+            &["--expect", "minimal"]
+        ),
+        Some(0)
+    );
 }
 
 #[test]
@@ -67,7 +111,15 @@ fn fuel_is_compared_with_a_saved_baseline() {
     let fixtures = root().join("plugins/example-pack/tests/golden");
     let pack = component("example-pack");
     let bench = |options: &[&str]| {
-        let mut arguments = vec!["plugin", "bench", &pack, "--runs", "3", "--fixtures", fixtures.to_str().unwrap()];
+        let mut arguments = vec![
+            "plugin",
+            "bench",
+            &pack,
+            "--runs",
+            "3",
+            "--fixtures",
+            fixtures.to_str().unwrap(),
+        ];
         arguments.extend(options);
         llsd(folder.path(), &arguments)
     };
@@ -80,33 +132,73 @@ fn fuel_is_compared_with_a_saved_baseline() {
 fn a_new_plugin_builds_passes_conformance_and_renders() {
     let folder = tempfile::tempdir().unwrap();
     let sdk = root().join("guest-sdk");
-    succeed(&llsd(folder.path(), &["plugin", "new", "my-dialect", "--sdk", sdk.to_str().unwrap()]));
+    succeed(&llsd(
+        folder.path(),
+        &[
+            "plugin",
+            "new",
+            "my-dialect",
+            "--sdk",
+            sdk.to_str().unwrap(),
+        ],
+    ));
     let crate_folder = folder.path().join("my-dialect");
     // The versions that the workspace has tested, so that the template is judged and not today's registry.
     std::fs::copy(root().join("Cargo.lock"), crate_folder.join("Cargo.lock")).unwrap();
-    let tests = Command::new("cargo").arg("test").arg("--quiet").current_dir(&crate_folder).output().unwrap();
+    let tests = Command::new("cargo")
+        .arg("test")
+        .arg("--quiet")
+        .current_dir(&crate_folder)
+        .output()
+        .unwrap();
     succeed(&tests);
     succeed(&llsd(&crate_folder, &["plugin", "build"]));
-    succeed(&llsd(&crate_folder, &["plugin", "test", "target/my-dialect.wasm"]));
-    std::fs::write(crate_folder.join("base.yaml"), "version: 2\ndistro_name: my-dialect\n").unwrap();
+    succeed(&llsd(
+        &crate_folder,
+        &["plugin", "test", "target/my-dialect.wasm"],
+    ));
+    std::fs::write(
+        crate_folder.join("base.yaml"),
+        "version: 2\ndistro_name: my-dialect\n",
+    )
+    .unwrap();
     let sample = root().join("samples/minimal.yaml");
-    let arguments = ["render", "-f", sample.to_str().unwrap(), "--base-config", "base.yaml", "--plugin", "target/my-dialect.wasm"];
+    let arguments = [
+        "render",
+        "-f",
+        sample.to_str().unwrap(),
+        "--base-config",
+        "base.yaml",
+        "--plugin",
+        "target/my-dialect.wasm",
+    ];
     let config = succeed(&llsd(&crate_folder, &arguments));
     assert!(config.contains("base_url: http://vllm:8000"), "{config}");
 }
 
 #[test]
 fn the_stock_wasmtime_runs_our_components() {
-    let wasmtime = std::env::var("LLSD_WASMTIME_BIN").expect("run the tests through `cargo xtask test`");
+    let wasmtime =
+        std::env::var("LLSD_WASMTIME_BIN").expect("run the tests through `cargo xtask test`");
     let run = |options: &[&str], invoke: &str| {
-        let output = Command::new(&wasmtime).arg("run").args(options).args(["--invoke", invoke, &component("llama-stack-0.7")]).output().unwrap();
+        let output = Command::new(&wasmtime)
+            .arg("run")
+            .args(options)
+            .args(["--invoke", invoke, &component("llama-stack-0.7")])
+            .output()
+            .unwrap();
         succeed(&output)
     };
     assert!(run(&[], "describe()").contains("llama-stack/0.7"));
-    assert!(run(&[], "llamastack:config-adapter/identity.describe@1.0.0()").contains("llama-stack/0.7"));
+    assert!(
+        run(&[], "llamastack:config-adapter/identity.describe@1.0.0()").contains("llama-stack/0.7")
+    );
     let detect = r#"detect({shape: "llamastack.io/adapter/base/v1", json: "{\"version\":2}"}, {shape: "llamastack.io/adapter/hints/v1", json: "{}"})"#;
     assert!(run(&[], detect).contains("none"));
-    let limits = ["-W", "fuel=200000000,max-memory-size=67108864,trap-on-grow-failure=y,timeout=5s,nan-canonicalization=y,relaxed-simd=n"];
+    let limits = [
+        "-W",
+        "fuel=200000000,max-memory-size=67108864,trap-on-grow-failure=y,timeout=5s,nan-canonicalization=y,relaxed-simd=n",
+    ];
     let expand = r#"expand({shape: "llamastack.io/adapter/expansion-request/v1", json: "{\"schema\":\"llama-stack/0.7\",\"api\":\"inference\",\"path\":\"spec.providers.inference\",\"entry\":{\"id\":\"vllm\",\"provider\":\"vllm\",\"endpoint\":\"http://vllm:8000\"}}"})"#;
     assert!(run(&limits, expand).contains("remote::vllm"));
 }

@@ -4,7 +4,9 @@
 //! adapters compiled natively. Everything here is typed: JSON, digests and limits are the business
 //! of the implementation.
 
-use llsd_adapter_sdk::documents::{Assembly, AssemblyRequest, Base, Description, Expansion, ExpansionRequest, Hints};
+use llsd_adapter_sdk::documents::{
+    Assembly, AssemblyRequest, Base, Description, Expansion, ExpansionRequest, Hints,
+};
 use llsd_adapter_sdk::{Answer, Detection};
 
 /// A plugin, loaded and ready to be asked.
@@ -92,5 +94,9 @@ pub enum FaultKind {
 }
 
 fn backtrace(functions: &[String]) -> String {
-    if functions.is_empty() { String::new() } else { format!(" (in {})", functions.join(" < ")) }
+    if functions.is_empty() {
+        String::new()
+    } else {
+        format!(" (in {})", functions.join(" < "))
+    }
 }

@@ -50,24 +50,41 @@ pub enum Undecided {
 }
 
 /// Chooses among the plugins; where two serve a schema, the first of them.
-pub(crate) fn choose<'a>(adapters: &[&'a dyn Adapter], base: &Base, hints: &Hints) -> Result<Choice<'a>, Undecided> {
+pub(crate) fn choose<'a>(
+    adapters: &[&'a dyn Adapter],
+    base: &Base,
+    hints: &Hints,
+) -> Result<Choice<'a>, Undecided> {
     let served = || {
         adapters
             .iter()
             .copied()
             .filter(|adapter| adapter.is_schema_adapter())
-            .flat_map(|adapter| adapter.description().schemas.iter().map(move |schema| (adapter, schema)))
+            .flat_map(|adapter| {
+                adapter
+                    .description()
+                    .schemas
+                    .iter()
+                    .map(move |schema| (adapter, schema))
+            })
     };
     let unsupported = |found: &str| Undecided::Unsupported {
         found: found.to_owned(),
         supported: unique(served().map(|(_, schema)| schema.id.clone())),
     };
     let find = |reason, is: &dyn Fn(&ServedSchema) -> bool| {
-        served().find(|(_, schema)| is(schema)).map(|(adapter, schema)| Choice { adapter, schema, reason })
+        served()
+            .find(|(_, schema)| is(schema))
+            .map(|(adapter, schema)| Choice {
+                adapter,
+                schema,
+                reason,
+            })
     };
 
     if let Some(stated) = &hints.schema {
-        return find(Reason::Stated, &|schema| schema.id == *stated).ok_or_else(|| unsupported(stated));
+        return find(Reason::Stated, &|schema| schema.id == *stated)
+            .ok_or_else(|| unsupported(stated));
     }
     if let Some(version) = &hints.server_version {
         // The release alone does not say the product: llama-stack and ogx number differently, and
@@ -78,7 +95,10 @@ pub(crate) fn choose<'a>(adapters: &[&'a dyn Adapter], base: &Base, hints: &Hint
         return Err(unsupported(version));
     }
     let mut candidates = Vec::new();
-    for adapter in adapters.iter().filter(|adapter| adapter.is_schema_adapter()) {
+    for adapter in adapters
+        .iter()
+        .filter(|adapter| adapter.is_schema_adapter())
+    {
         match adapter.detect(base, hints)?.answer {
             Detection::One(id) => candidates.push(id),
             Detection::OneOf(ids) => candidates.extend(ids),
@@ -88,7 +108,9 @@ pub(crate) fn choose<'a>(adapters: &[&'a dyn Adapter], base: &Base, hints: &Hint
     let candidates = unique(candidates);
     match candidates.as_slice() {
         [] => Err(unsupported("(not recognised)")),
-        [one] => find(Reason::Detected, &|schema| schema.id == *one).ok_or_else(|| unsupported(one)),
+        [one] => {
+            find(Reason::Detected, &|schema| schema.id == *one).ok_or_else(|| unsupported(one))
+        }
         _ => Err(Undecided::Ambiguous(candidates)),
     }
 }
@@ -96,7 +118,10 @@ pub(crate) fn choose<'a>(adapters: &[&'a dyn Adapter], base: &Base, hints: &Hint
 /// Whether a release lies in the range of a dialect.
 fn includes(schema: &ServedSchema, version: &str) -> bool {
     let version = release(version);
-    let newest = schema.before.as_deref().is_none_or(|before| version < release(before));
+    let newest = schema
+        .before
+        .as_deref()
+        .is_none_or(|before| version < release(before));
     version >= release(&schema.from) && newest
 }
 

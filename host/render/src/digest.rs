@@ -9,5 +9,8 @@ pub(crate) fn of(bytes: &[u8]) -> String {
 
 /// The digest's hexadecimal digits alone.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -23,9 +23,18 @@ const RELEASE: &str = "0.7.1";
 /// The names built in.
 pub fn builtin() -> BTreeMap<String, KnownDistribution> {
     [
-        ("starter", Some(include_str!("../distributions/starter.yaml"))),
-        ("remote-vllm", Some(include_str!("../distributions/remote-vllm.yaml"))),
-        ("postgres-demo", Some(include_str!("../distributions/postgres-demo.yaml"))),
+        (
+            "starter",
+            Some(include_str!("../distributions/starter.yaml")),
+        ),
+        (
+            "remote-vllm",
+            Some(include_str!("../distributions/remote-vllm.yaml")),
+        ),
+        (
+            "postgres-demo",
+            Some(include_str!("../distributions/postgres-demo.yaml")),
+        ),
         ("meta-reference-gpu", None),
     ]
     .into_iter()

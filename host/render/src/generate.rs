@@ -9,7 +9,9 @@ mod variables;
 
 use std::collections::BTreeMap;
 
-use llsd_adapter_sdk::documents::{Base, Counts, ExpansionRequest, Hints, ModelId, PlacedProvider, Startup, Variable};
+use llsd_adapter_sdk::documents::{
+    Base, Counts, ExpansionRequest, Hints, ModelId, PlacedProvider, Startup, Variable,
+};
 use llsd_adapter_sdk::{Diagnostic, Outcome};
 use llsd_api::checked::Checked;
 use serde_json::Value;
@@ -91,14 +93,30 @@ pub enum Refusal {
 
 /// Generates the server's configuration.
 pub fn generate(adapters: &[&dyn Adapter], inputs: &Inputs<'_>) -> Result<Generated, Refusal> {
-    let Inputs { checked, base, hints, surroundings } = inputs;
+    let Inputs {
+        checked,
+        base,
+        hints,
+        surroundings,
+    } = inputs;
     let choice = choose::choose(adapters, &Base((*base).clone()), hints)?;
     let mut account = Account::default();
 
     let (placed, wants) = expand(adapters, &choice, inputs, &mut account)?;
-    let request = requests::assembly(checked, placed, &choice.schema.id, hints, base, surroundings);
+    let request = requests::assembly(
+        checked,
+        placed,
+        &choice.schema.id,
+        hints,
+        base,
+        surroundings,
+    );
     let answer = account.settle(choice.adapter.assemble(&request)?);
-    let Ok(Outcome { output: assembly, warnings }) = answer else {
+    let Ok(Outcome {
+        output: assembly,
+        warnings,
+    }) = answer
+    else {
         return Err(account.refuse(answer.err().unwrap_or_default()));
     };
     account.found.extend(warnings);
@@ -146,7 +164,10 @@ fn expand(
             Ok(Outcome { output, warnings }) => {
                 account.found.extend(warnings);
                 wants.extend(output.wants.iter().cloned());
-                placed.entry(request.api).or_default().push(PlacedProvider { path: request.path, expansion: output });
+                placed.entry(request.api).or_default().push(PlacedProvider {
+                    path: request.path,
+                    expansion: output,
+                });
             }
             Err(problems) => account.found.extend(problems),
         }
@@ -159,17 +180,30 @@ fn expand(
 
 /// The plugin that expands an entry: the schema's own, unless it does not know the provider and a
 /// provider pack does.
-fn responsible<'a>(adapters: &[&'a dyn Adapter], choice: &Choice<'a>, request: &ExpansionRequest) -> &'a dyn Adapter {
+fn responsible<'a>(
+    adapters: &[&'a dyn Adapter],
+    choice: &Choice<'a>,
+    request: &ExpansionRequest,
+) -> &'a dyn Adapter {
     let knows = |adapter: &dyn Adapter| {
         let providers = &adapter.description().providers;
-        let known = providers.get(&request.schema).and_then(|apis| apis.get(&request.api));
+        let known = providers
+            .get(&request.schema)
+            .and_then(|apis| apis.get(&request.api));
         let wanted = &request.entry.provider;
-        known.is_some_and(|all| all.iter().any(|one| one.name == *wanted || one.provider_type == *wanted))
+        known.is_some_and(|all| {
+            all.iter()
+                .any(|one| one.name == *wanted || one.provider_type == *wanted)
+        })
     };
     if knows(choice.adapter) {
         return choice.adapter;
     }
-    adapters.iter().copied().find(|adapter| !adapter.is_schema_adapter() && knows(*adapter)).unwrap_or(choice.adapter)
+    adapters
+        .iter()
+        .copied()
+        .find(|adapter| !adapter.is_schema_adapter() && knows(*adapter))
+        .unwrap_or(choice.adapter)
 }
 
 /// What the calls of one generation cost and found.
@@ -188,7 +222,9 @@ impl Account {
     }
 
     fn is_refused(&self) -> bool {
-        self.found.iter().any(|one| one.severity == llsd_adapter_sdk::Severity::Error)
+        self.found
+            .iter()
+            .any(|one| one.severity == llsd_adapter_sdk::Severity::Error)
     }
 
     fn refuse(&mut self, problems: Vec<Diagnostic>) -> Refusal {

@@ -8,10 +8,37 @@ use serde_json::{Map, Value};
 
 /// Keys in the order of the server's own files. What is not named here comes after, sorted.
 const CONVENTION: [&str; 31] = [
-    "version", "distro_name", "image_name", "container_image", "apis", "providers", "model_id", "shield_id",
-    "toolgroup_id", "provider_id", "provider_type", "module", "provider_model_id", "provider_shield_id", "model_type", "type",
-    "host", "port", "db", "user", "password", "namespace", "table_name", "backend", "config", "metadata",
-    "storage", "backends", "stores", "registered_resources", "server",
+    "version",
+    "distro_name",
+    "image_name",
+    "container_image",
+    "apis",
+    "providers",
+    "model_id",
+    "shield_id",
+    "toolgroup_id",
+    "provider_id",
+    "provider_type",
+    "module",
+    "provider_model_id",
+    "provider_shield_id",
+    "model_type",
+    "type",
+    "host",
+    "port",
+    "db",
+    "user",
+    "password",
+    "namespace",
+    "table_name",
+    "backend",
+    "config",
+    "metadata",
+    "storage",
+    "backends",
+    "stores",
+    "registered_resources",
+    "server",
 ];
 
 /// Puts the keys of `value` in the order in which `base` has them, then in the usual order.
@@ -20,13 +47,21 @@ pub fn like(base: &Value, value: Value) -> Value {
         Value::Object(entries) => Value::Object(object(base.as_object(), entries)),
         Value::Array(items) => {
             let counterparts = base.as_array().map(Vec::as_slice).unwrap_or_default();
-            Value::Array(items.into_iter().map(|item| like(counterpart(counterparts, &item), item)).collect())
+            Value::Array(
+                items
+                    .into_iter()
+                    .map(|item| like(counterpart(counterparts, &item), item))
+                    .collect(),
+            )
         }
         scalar => scalar,
     }
 }
 
-fn object(base: Option<&Map<String, Value>>, mut entries: Map<String, Value>) -> Map<String, Value> {
+fn object(
+    base: Option<&Map<String, Value>>,
+    mut entries: Map<String, Value>,
+) -> Map<String, Value> {
     let mut ordered = Map::with_capacity(entries.len());
     for (key, counterpart) in base.into_iter().flatten() {
         if let Some(value) = entries.remove(key) {
@@ -35,26 +70,44 @@ fn object(base: Option<&Map<String, Value>>, mut entries: Map<String, Value>) ->
     }
     let mut rest: Vec<_> = entries.into_iter().collect();
     rest.sort_by(|(a, _), (b, _)| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
-    ordered.extend(rest.into_iter().map(|(key, value)| (key, like(&Value::Null, value))));
+    ordered.extend(
+        rest.into_iter()
+            .map(|(key, value)| (key, like(&Value::Null, value))),
+    );
     ordered
 }
 
 fn rank(key: &str) -> usize {
-    CONVENTION.iter().position(|known| *known == key).unwrap_or(CONVENTION.len())
+    CONVENTION
+        .iter()
+        .position(|known| *known == key)
+        .unwrap_or(CONVENTION.len())
 }
 
 /// The element of the base's list that is about the same thing: the one with the same id.
 fn counterpart<'a>(candidates: &'a [Value], item: &Value) -> &'a Value {
     const IDS: [&str; 4] = ["model_id", "shield_id", "toolgroup_id", "provider_id"];
-    let own = IDS.iter().find_map(|key| Some((*key, item[*key].as_str()?)));
-    let same = |candidate: &&Value| own.is_some_and(|(key, id)| candidate[key].as_str().is_some_and(|other| literal(other) == literal(id)));
+    let own = IDS
+        .iter()
+        .find_map(|key| Some((*key, item[*key].as_str()?)));
+    let same = |candidate: &&Value| {
+        own.is_some_and(|(key, id)| {
+            candidate[key]
+                .as_str()
+                .is_some_and(|other| literal(other) == literal(id))
+        })
+    };
     candidates.iter().find(same).unwrap_or(&Value::Null)
 }
 
 /// The id inside `${env.X:+id}`, or the id itself.
 fn literal(id: &str) -> &str {
-    let conditional = id.strip_prefix("${env.").and_then(|rest| rest.strip_suffix('}'));
-    conditional.and_then(|inside| inside.split_once('+')).map_or(id, |(_, id)| id)
+    let conditional = id
+        .strip_prefix("${env.")
+        .and_then(|rest| rest.strip_suffix('}'));
+    conditional
+        .and_then(|inside| inside.split_once('+'))
+        .map_or(id, |(_, id)| id)
 }
 
 #[cfg(test)]

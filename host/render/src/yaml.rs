@@ -49,8 +49,10 @@ pub enum Error {
 pub fn read(text: &str) -> Result<Value, Error> {
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
-        let (event, span) =
-            event.map_err(|error| Error::Syntax { line: error.marker().line(), problem: error.info().to_owned() })?;
+        let (event, span) = event.map_err(|error| Error::Syntax {
+            line: error.marker().line(),
+            problem: error.info().to_owned(),
+        })?;
         reader.take(event, span.start.line())?;
     }
     match reader.documents.len() {
@@ -68,8 +70,16 @@ pub fn write(value: &Value) -> String {
 
 /// A collection that is being read.
 enum Open {
-    List { anchor: usize, items: Vec<Value> },
-    Map { anchor: usize, entries: Map<String, Value>, merges: Vec<Value>, key: Option<String> },
+    List {
+        anchor: usize,
+        items: Vec<Value>,
+    },
+    Map {
+        anchor: usize,
+        entries: Map<String, Value>,
+        merges: Vec<Value>,
+        key: Option<String>,
+    },
 }
 
 #[derive(Default)]
@@ -90,15 +100,24 @@ impl Reader {
                     .map_err(|what| Error::Unfit { line, what })?;
                 self.put(value, anchor, line)
             }
-            Event::SequenceStart(_, anchor, _) => self.enter(Open::List { anchor, items: Vec::new() }),
-            Event::MappingStart(_, anchor, _) => {
-                self.enter(Open::Map { anchor, entries: Map::new(), merges: Vec::new(), key: None })
-            }
+            Event::SequenceStart(_, anchor, _) => self.enter(Open::List {
+                anchor,
+                items: Vec::new(),
+            }),
+            Event::MappingStart(_, anchor, _) => self.enter(Open::Map {
+                anchor,
+                entries: Map::new(),
+                merges: Vec::new(),
+                key: None,
+            }),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List { anchor, items }) => self.put(Value::Array(items), anchor, line),
-                Some(Open::Map { anchor, entries, merges, .. }) => {
-                    self.put(Value::Object(merged(entries, merges)), anchor, line)
-                }
+                Some(Open::Map {
+                    anchor,
+                    entries,
+                    merges,
+                    ..
+                }) => self.put(Value::Object(merged(entries, merges)), anchor, line),
                 None => Ok(()),
             },
             Event::Alias(id) => {
@@ -115,7 +134,11 @@ impl Reader {
 
     fn enter(&mut self, collection: Open) -> Result<(), Error> {
         self.open.push(collection);
-        if self.open.len() > MAX_DEPTH { Err(Error::TooLarge) } else { Ok(()) }
+        if self.open.len() > MAX_DEPTH {
+            Err(Error::TooLarge)
+        } else {
+            Ok(())
+        }
     }
 
     fn put(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), Error> {
@@ -129,7 +152,12 @@ impl Reader {
         match self.open.last_mut() {
             None => self.documents.push(value),
             Some(Open::List { items, .. }) => items.push(value),
-            Some(Open::Map { entries, merges, key, .. }) => match key.take() {
+            Some(Open::Map {
+                entries,
+                merges,
+                key,
+                ..
+            }) => match key.take() {
                 None => *key = Some(key_text(value, line)?),
                 Some(name) if name == "<<" => merges.push(value),
                 Some(name) => {
@@ -147,9 +175,10 @@ fn key_text(key: Value, line: usize) -> Result<String, Error> {
     match key {
         Value::String(text) => Ok(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(key.to_string()),
-        Value::Array(_) | Value::Object(_) => {
-            Err(Error::Unfit { line, what: "a list or a mapping as a key".to_owned() })
-        }
+        Value::Array(_) | Value::Object(_) => Err(Error::Unfit {
+            line,
+            what: "a list or a mapping as a key".to_owned(),
+        }),
     }
 }
 
@@ -220,19 +249,42 @@ mod tests {
 
     #[test]
     fn a_written_text_reads_back_whatever_it_looks_like() {
-        let texts = ["yes", "n", "on", "0x10", "1e5", "12:30", "1_000", "2024-01-01", "=", "<<", "a: b", "é", "", "~", "\u{1}", "- x"];
+        let texts = [
+            "yes",
+            "n",
+            "on",
+            "0x10",
+            "1e5",
+            "12:30",
+            "1_000",
+            "2024-01-01",
+            "=",
+            "<<",
+            "a: b",
+            "é",
+            "",
+            "~",
+            "\u{1}",
+            "- x",
+        ];
         let original = json!(texts);
         assert_eq!(value(&write(&original)), original);
     }
 
     #[test]
     fn anchors_and_merge_keys_are_resolved() {
-        assert_eq!(value("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}"), json!({"a": {"p": 1, "q": 2}, "b": {"q": 3, "p": 1}}));
+        assert_eq!(
+            value("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}"),
+            json!({"a": {"p": 1, "q": 2}, "b": {"q": 3, "p": 1}})
+        );
     }
 
     #[test]
     fn what_cannot_be_a_configuration_is_refused_with_its_line() {
-        assert_eq!(read("a: 1\nb: .nan").unwrap_err().to_string(), "line 2: the number .nan cannot stand in a server configuration");
+        assert_eq!(
+            read("a: 1\nb: .nan").unwrap_err().to_string(),
+            "line 2: the number .nan cannot stand in a server configuration"
+        );
         assert_eq!(read("a: 1\n---\nb: 2").unwrap_err(), Error::Documents(2));
         assert_eq!(read("").unwrap_err(), Error::Documents(0));
         assert!(matches!(read("a: [1, 2\nb: }"), Err(Error::Syntax { .. })));
@@ -244,7 +296,10 @@ mod tests {
         let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for level in 1..9 {
             let below = format!("*a{}", level - 1);
-            text += &format!("a{level}: &a{level} [{}]\n", [below.as_str(); 10].join(", "));
+            text += &format!(
+                "a{level}: &a{level} [{}]\n",
+                [below.as_str(); 10].join(", ")
+            );
         }
         assert_eq!(read(&text).unwrap_err(), Error::TooLarge);
     }

@@ -33,7 +33,10 @@ pub struct Finding {
 impl Verdict {
     /// What would stop the server or be dropped.
     pub fn errors(&self) -> Vec<&Finding> {
-        self.findings.iter().filter(|finding| finding.level == "ERROR").collect()
+        self.findings
+            .iter()
+            .filter(|finding| finding.level == "ERROR")
+            .collect()
     }
 }
 
@@ -47,14 +50,25 @@ pub fn judge(release: Release, files: &[PathBuf]) -> anyhow::Result<BTreeMap<Pat
         .arg(oracle()?.join("venvs"))
         .output()?;
     let talk = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code().is_some_and(|code| code < 2), "the oracle could not run: {talk}");
+    ensure!(
+        output.status.code().is_some_and(|code| code < 2),
+        "the oracle could not run: {talk}"
+    );
     let lines = String::from_utf8(output.stdout)?;
     let verdicts: Vec<Verdict> = lines
         .lines()
         .map(|line| serde_json::from_str(line).with_context(|| format!("the oracle said {line:?}")))
         .collect::<anyhow::Result<_>>()?;
-    ensure!(verdicts.len() == files.len(), "{} verdicts over {} files: {talk}", verdicts.len(), files.len());
-    Ok(verdicts.into_iter().map(|verdict| (verdict.file.clone(), verdict)).collect())
+    ensure!(
+        verdicts.len() == files.len(),
+        "{} verdicts over {} files: {talk}",
+        verdicts.len(),
+        files.len()
+    );
+    Ok(verdicts
+        .into_iter()
+        .map(|verdict| (verdict.file.clone(), verdict))
+        .collect())
 }
 
 /// The verdict over one of the files.

@@ -26,14 +26,38 @@ pub struct Release {
 
 /// Every release that is installed.
 pub const RELEASES: [Release; 8] = [
-    Release { name: "0.2.12", schema: "llama-stack/0.1.3" },
-    Release { name: "0.2.24", schema: "llama-stack/0.2.13" },
-    Release { name: "0.3.5", schema: "llama-stack/0.3" },
-    Release { name: "0.4.7", schema: "llama-stack/0.4" },
-    Release { name: "0.5.4", schema: "llama-stack/0.5" },
-    Release { name: "0.6.1", schema: "llama-stack/0.5" },
-    Release { name: "0.7.3", schema: "llama-stack/0.7" },
-    Release { name: "ogx-1.5.0", schema: "ogx/1.0" },
+    Release {
+        name: "0.2.12",
+        schema: "llama-stack/0.1.3",
+    },
+    Release {
+        name: "0.2.24",
+        schema: "llama-stack/0.2.13",
+    },
+    Release {
+        name: "0.3.5",
+        schema: "llama-stack/0.3",
+    },
+    Release {
+        name: "0.4.7",
+        schema: "llama-stack/0.4",
+    },
+    Release {
+        name: "0.5.4",
+        schema: "llama-stack/0.5",
+    },
+    Release {
+        name: "0.6.1",
+        schema: "llama-stack/0.5",
+    },
+    Release {
+        name: "0.7.3",
+        schema: "llama-stack/0.7",
+    },
+    Release {
+        name: "ogx-1.5.0",
+        schema: "ogx/1.0",
+    },
 ];
 
 impl Release {
@@ -46,7 +70,9 @@ impl Release {
     pub fn shipped(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let folder = oracle()?.join("bases").join(self.name);
-        for distribution in std::fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))? {
+        for distribution in
+            std::fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))?
+        {
             for file in std::fs::read_dir(distribution?.path())? {
                 files.push(file?.path());
             }
@@ -58,7 +84,10 @@ impl Release {
     /// The configuration of the distribution `starter`.
     pub fn starter(&self) -> anyhow::Result<PathBuf> {
         let folder = oracle()?.join("bases").join(self.name).join("starter");
-        let found = ["config.yaml", "run.yaml"].map(|name| folder.join(name)).into_iter().find(|path| path.exists());
+        let found = ["config.yaml", "run.yaml"]
+            .map(|name| folder.join(name))
+            .into_iter()
+            .find(|path| path.exists());
         found.with_context(|| format!("{} ships no starter", self.name))
     }
 }
@@ -66,9 +95,14 @@ impl Release {
 /// The samples that generate a configuration: everything but what brings its own or none.
 pub fn samples() -> anyhow::Result<Vec<PathBuf>> {
     let folder = root().join("samples");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<anyhow::Result<_>>()?;
     files.retain(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         name.ends_with(".yaml") && !["default.yaml", "override.yaml"].contains(&name)
     });
     files.sort();
@@ -81,7 +115,11 @@ pub fn root() -> PathBuf {
 }
 
 /// What `llsd render --output json` says, or its refusal.
-pub fn render(resource: &Path, base: &Path, options: &[&str]) -> anyhow::Result<Result<Value, String>> {
+pub fn render(
+    resource: &Path,
+    base: &Path,
+    options: &[&str],
+) -> anyhow::Result<Result<Value, String>> {
     let plugins = PathBuf::from(variable("LLSD_PLUGINS")?);
     let output: Output = Command::new(variable("LLSD_BIN")?)
         .args(["render", "--output", "json", "--plugin"])
@@ -105,5 +143,6 @@ pub(crate) fn oracle() -> anyhow::Result<PathBuf> {
 }
 
 pub(crate) fn variable(name: &str) -> anyhow::Result<String> {
-    std::env::var(name).with_context(|| format!("{name} is not set: run the tests through `cargo xtask test`"))
+    std::env::var(name)
+        .with_context(|| format!("{name} is not set: run the tests through `cargo xtask test`"))
 }

@@ -44,9 +44,16 @@ impl Drop for FakeVllm {
 }
 
 /// Starts the server of a release, asks it for some paths, and stops it.
-pub fn probe(release: Release, config: &Path, variables: &[(String, String)], paths: &[&str]) -> anyhow::Result<Vec<Value>> {
+pub fn probe(
+    release: Release,
+    config: &Path,
+    variables: &[(String, String)],
+    paths: &[&str],
+) -> anyhow::Result<Vec<Value>> {
     let mut command = Command::new(variable("LLSD_PYTHON")?);
-    command.arg(root().join("tests/oracle/run_server.py")).arg("--probe");
+    command
+        .arg(root().join("tests/oracle/run_server.py"))
+        .arg("--probe");
     for path in paths {
         command.args(["--path", path]);
     }
@@ -59,7 +66,11 @@ pub fn probe(release: Release, config: &Path, variables: &[(String, String)], pa
         .stdin(Stdio::null());
     let output = command.output().context("could not start the server")?;
     let talk = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} did not answer: {talk}", release.name);
+    ensure!(
+        output.status.success(),
+        "{} did not answer: {talk}",
+        release.name
+    );
     BufReader::new(&output.stdout[..])
         .lines()
         .filter_map(|line| line.ok().filter(|line| line.starts_with('{')))

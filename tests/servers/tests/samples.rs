@@ -13,7 +13,9 @@ fn samples_are_accepted_by(release: Release) {
     for sample in samples().unwrap() {
         let name = sample.file_stem().unwrap().to_str().unwrap();
         let answer = render(&sample, &base, &["--server-version", release.version()]).unwrap();
-        let refused = REFUSED.iter().find(|(who, what, _)| (*who, *what) == (release.name, name));
+        let refused = REFUSED
+            .iter()
+            .find(|(who, what, _)| (*who, *what) == (release.name, name));
         match (answer, refused) {
             (Ok(report), None) => {
                 assert_eq!(report["schema"], release.schema, "{name}");
@@ -28,7 +30,13 @@ fn samples_are_accepted_by(release: Release) {
     }
     assert!(!generated.is_empty());
     for (file, verdict) in judge(release, &generated).unwrap() {
-        assert!(verdict.errors().is_empty(), "{}: {:#?}\n{}", file.display(), verdict.errors(), std::fs::read_to_string(&file).unwrap());
+        assert!(
+            verdict.errors().is_empty(),
+            "{}: {:#?}\n{}",
+            file.display(),
+            verdict.errors(),
+            std::fs::read_to_string(&file).unwrap()
+        );
     }
 }
 
@@ -65,6 +73,11 @@ fn the_bases_built_into_the_binary_are_accepted_by_their_release() {
         files.push(file);
     }
     for (file, verdict) in judge(release, &files).unwrap() {
-        assert!(verdict.errors().is_empty(), "{}: {:#?}", file.display(), verdict.errors());
+        assert!(
+            verdict.errors().is_empty(),
+            "{}: {:#?}",
+            file.display(),
+            verdict.errors()
+        );
     }
 }

@@ -11,7 +11,12 @@ fn shipped_files_survive_in(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let minimal = root().join("samples/minimal.yaml");
     let shipped = release.shipped().unwrap();
-    assert!(shipped.len() >= 8, "{} ships {} files", release.name, shipped.len());
+    assert!(
+        shipped.len() >= 8,
+        "{} ships {} files",
+        release.name,
+        shipped.len()
+    );
     let mut pairs = Vec::new();
     for (index, base) in shipped.iter().enumerate() {
         // Without a hint the base is recognised, or the question names the right answer.
@@ -22,9 +27,15 @@ fn shipped_files_survive_in(release: Release) {
                 report
             }
             Err(talk) => {
-                assert!(talk.contains("could be written in any of"), "{}: {talk}", base.display());
+                assert!(
+                    talk.contains("could be written in any of"),
+                    "{}: {talk}",
+                    base.display()
+                );
                 assert!(talk.contains(release.schema), "{}: {talk}", base.display());
-                render(&minimal, base, &["--schema", release.schema]).unwrap().unwrap_or_else(|talk| panic!("{}: {talk}", base.display()))
+                render(&minimal, base, &["--schema", release.schema])
+                    .unwrap()
+                    .unwrap_or_else(|talk| panic!("{}: {talk}", base.display()))
             }
         };
         nothing_is_lost(base, &report["config"]);
@@ -32,11 +43,18 @@ fn shipped_files_survive_in(release: Release) {
         std::fs::write(&file, yaml::write(&report["config"])).unwrap();
         pairs.push((base.clone(), file));
     }
-    let all: Vec<_> = pairs.iter().flat_map(|(base, file)| [base.clone(), file.clone()]).collect();
+    let all: Vec<_> = pairs
+        .iter()
+        .flat_map(|(base, file)| [base.clone(), file.clone()])
+        .collect();
     let verdicts = judge(release, &all).unwrap();
     for (base, file) in &pairs {
         let own: BTreeSet<&Finding> = verdicts[base].errors().into_iter().collect();
-        let added: Vec<_> = verdicts[file].errors().into_iter().filter(|error| !own.contains(error)).collect();
+        let added: Vec<_> = verdicts[file]
+            .errors()
+            .into_iter()
+            .filter(|error| !own.contains(error))
+            .collect();
         assert!(added.is_empty(), "{}: {added:#?}", base.display());
     }
 }
@@ -99,6 +117,9 @@ releases! {
 
 #[test]
 fn one_hundred_and_thirteen_files_are_looked_at() {
-    let files: usize = RELEASES.iter().map(|release| release.shipped().unwrap().len()).sum();
+    let files: usize = RELEASES
+        .iter()
+        .map(|release| release.shipped().unwrap().len())
+        .sum();
     assert_eq!(files, 113);
 }

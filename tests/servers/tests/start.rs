@@ -16,15 +16,32 @@ fn the_server_starts_with_a_generated_file(release: Release) {
     let base = folder.path().join("base.yaml");
     std::fs::write(&base, inference_only(release)).unwrap();
 
-    let report = render(&resource, &base, &["--schema", release.schema, "--server-version", release.version()])
-        .unwrap()
-        .unwrap_or_else(|talk| panic!("refused: {talk}"));
+    let report = render(
+        &resource,
+        &base,
+        &[
+            "--schema",
+            release.schema,
+            "--server-version",
+            release.version(),
+        ],
+    )
+    .unwrap()
+    .unwrap_or_else(|talk| panic!("refused: {talk}"));
     let config = folder.path().join("config.yaml");
     std::fs::write(&config, yaml::write(&report["config"])).unwrap();
     let variables = [("LLSD_VLLM_API_KEY".to_owned(), "a-token".to_owned())];
-    let answers = probe(release, &config, &variables, &["/v1/health", "/v1/providers", "/v1/models"]).unwrap();
+    let answers = probe(
+        release,
+        &config,
+        &variables,
+        &["/v1/health", "/v1/providers", "/v1/models"],
+    )
+    .unwrap();
 
-    let [health, providers, models] = answers.as_slice() else { panic!("three answers expected: {answers:?}") };
+    let [health, providers, models] = answers.as_slice() else {
+        panic!("three answers expected: {answers:?}")
+    };
     assert_eq!(health["status"], 200);
     assert!(mentions(providers, "remote::vllm"), "{providers}");
     let id = report["models"][0]["id"].as_str().unwrap();
@@ -46,7 +63,17 @@ fn inference_only(release: Release) -> String {
     base["apis"] = serde_json::json!(["inference"]);
     base["providers"] = serde_json::json!({"inference": []});
     let object = base.as_object_mut().unwrap();
-    for key in ["vector_stores", "safety", "shields", "tool_groups", "models", "vector_dbs", "datasets", "scoring_fns", "benchmarks"] {
+    for key in [
+        "vector_stores",
+        "safety",
+        "shields",
+        "tool_groups",
+        "models",
+        "vector_dbs",
+        "datasets",
+        "scoring_fns",
+        "benchmarks",
+    ] {
         object.shift_remove(key);
     }
     if object.contains_key("registered_resources") {

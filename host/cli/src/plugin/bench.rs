@@ -39,10 +39,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
     let mut costs = BTreeMap::new();
     for fixture in llsd_conformance::read_fixtures(&arguments.fixtures)? {
-        costs.insert(fixture.name.clone(), measure(&plugin, &fixture.request, arguments.runs.max(1))?);
+        costs.insert(
+            fixture.name.clone(),
+            measure(&plugin, &fixture.request, arguments.runs.max(1))?,
+        );
     }
     let baseline: Option<BTreeMap<String, Cost>> = match &arguments.baseline {
-        Some(path) if path.exists() => Some(serde_json::from_str(&files::text(path)?).context("the baseline is not ours")?),
+        Some(path) if path.exists() => {
+            Some(serde_json::from_str(&files::text(path)?).context("the baseline is not ours")?)
+        }
         Some(path) => {
             std::fs::write(path, serde_json::to_string_pretty(&costs)?)?;
             talk::remark(&format!("wrote the baseline {}", path.display()));
@@ -54,12 +59,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     for (name, cost) in &costs {
         let before = baseline.as_ref().and_then(|all| all.get(name));
         let change = before.map_or_else(String::new, |before| {
-            format!("  fuel ×{:.3}, p50 ×{:.2}", ratio(cost.fuel, before.fuel), ratio(cost.p50_us, before.p50_us))
+            format!(
+                "  fuel ×{:.3}, p50 ×{:.2}",
+                ratio(cost.fuel, before.fuel),
+                ratio(cost.p50_us, before.p50_us)
+            )
         });
         if before.is_some_and(|before| cost.fuel > before.fuel) {
             verdict = Verdict::Refused;
         }
-        talk::data(&format!("{name}: fuel {}, p50 {} µs, p99 {} µs{change}", cost.fuel, cost.p50_us, cost.p99_us));
+        talk::data(&format!(
+            "{name}: fuel {}, p50 {} µs, p99 {} µs{change}",
+            cost.fuel, cost.p50_us, cost.p99_us
+        ));
     }
     Ok(verdict)
 }
@@ -74,7 +86,11 @@ fn measure(plugin: &Plugin, request: &Request, runs: u32) -> anyhow::Result<Cost
     }
     durations.sort();
     let at = |share: f64| micros(durations[((durations.len() - 1) as f64 * share) as usize]);
-    Ok(Cost { fuel, p50_us: at(0.5), p99_us: at(0.99) })
+    Ok(Cost {
+        fuel,
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+    })
 }
 
 fn micros(duration: Duration) -> u64 {

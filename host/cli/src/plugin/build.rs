@@ -19,13 +19,23 @@ pub(crate) struct Arguments {
 
 /// Builds, wraps and writes.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let folder = arguments.folder.canonicalize().with_context(|| format!("no folder {}", arguments.folder.display()))?;
+    let folder = arguments
+        .folder
+        .canonicalize()
+        .with_context(|| format!("no folder {}", arguments.folder.display()))?;
     let target = folder.join("target");
     let component = llsd_componentize::build(&folder, &target)?;
     let name = folder.file_name().unwrap_or_else(|| "plugin".as_ref());
-    let output = arguments.output.clone().unwrap_or_else(|| target.join(name).with_added_extension("wasm"));
+    let output = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| target.join(name).with_added_extension("wasm"));
     write(&output, &component)?;
-    talk::remark(&format!("{}: {} KiB", output.display(), component.len().div_ceil(1024)));
+    talk::remark(&format!(
+        "{}: {} KiB",
+        output.display(),
+        component.len().div_ceil(1024)
+    ));
     Ok(Verdict::Done)
 }
 

@@ -40,11 +40,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         }
         let is_expected = arguments.expect.contains(&case.name);
         unexpected += u32::from(!is_expected);
-        talk::data(&format!("{}{}", case.name, if is_expected { ": differs, as expected" } else { ": differs" }));
+        talk::data(&format!(
+            "{}{}",
+            case.name,
+            if is_expected {
+                ": differs, as expected"
+            } else {
+                ": differs"
+            }
+        ));
         talk::data(&diff::unified(&old, &new));
     }
-    talk::remark(&format!("{same} the same, {unexpected} different without being expected"));
-    Ok(if unexpected == 0 { Verdict::Done } else { Verdict::Refused })
+    talk::remark(&format!(
+        "{same} the same, {unexpected} different without being expected"
+    ));
+    Ok(if unexpected == 0 {
+        Verdict::Done
+    } else {
+        Verdict::Refused
+    })
 }
 
 struct Case {
@@ -55,12 +69,26 @@ struct Case {
 
 fn cases(folder: &Path) -> anyhow::Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))? {
+    for entry in
+        std::fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))?
+    {
         let resource = entry?.path();
-        let file = resource.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let Some(name) = file.strip_suffix(".yaml").filter(|name| !name.ends_with(".base")) else { continue };
+        let file = resource
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let Some(name) = file
+            .strip_suffix(".yaml")
+            .filter(|name| !name.ends_with(".base"))
+        else {
+            continue;
+        };
         let base = folder.join(format!("{name}.base.yaml"));
-        cases.push(Case { name: name.to_owned(), base: base.exists().then_some(base), resource });
+        cases.push(Case {
+            name: name.to_owned(),
+            base: base.exists().then_some(base),
+            resource,
+        });
     }
     anyhow::ensure!(!cases.is_empty(), "{} holds no resource", folder.display());
     cases.sort_by(|a, b| a.name.cmp(&b.name));
@@ -71,7 +99,12 @@ fn cases(folder: &Path) -> anyhow::Result<Vec<Case>> {
 fn outcome(case: &Case, arguments: &Arguments, plugins: &[Plugin]) -> anyhow::Result<String> {
     let mut text = String::new();
     for resource in files::distributions(&case.resource)? {
-        let report = generation::run_with_base(resource, case.base.as_deref(), &arguments.generation, plugins)?;
+        let report = generation::run_with_base(
+            resource,
+            case.base.as_deref(),
+            &arguments.generation,
+            plugins,
+        )?;
         for finding in &report.found {
             text += &format!("# {finding}\n");
         }

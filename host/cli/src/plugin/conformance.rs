@@ -26,5 +26,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     } else {
         talk::data(&report.to_string());
     }
-    Ok(if report.passed() { Verdict::Done } else { Verdict::Refused })
+    Ok(if report.passed() {
+        Verdict::Done
+    } else {
+        Verdict::Refused
+    })
 }

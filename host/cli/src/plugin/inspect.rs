@@ -29,11 +29,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         Err(error) => (None, problems(&inspection, &error)),
     };
     if arguments.json {
-        talk::data(&serde_json::to_string_pretty(&as_json(&inspection, description.as_ref(), &problems))?);
+        talk::data(&serde_json::to_string_pretty(&as_json(
+            &inspection,
+            description.as_ref(),
+            &problems,
+        ))?);
     } else {
         talk::data(&as_text(&inspection, description.as_ref(), &problems));
     }
-    Ok(if problems.is_empty() { Verdict::Done } else { Verdict::Refused })
+    Ok(if problems.is_empty() {
+        Verdict::Done
+    } else {
+        Verdict::Refused
+    })
 }
 
 /// Every rule that the bytes break, or the one reason why they do not load all the same.
@@ -41,7 +49,11 @@ fn problems(inspection: &Inspection, error: &llsd_plugin::LoadError) -> Vec<Stri
     if inspection.problems.is_empty() {
         return vec![format!("{:#}", anyhow::anyhow!("{error}"))];
     }
-    inspection.problems.iter().map(ToString::to_string).collect()
+    inspection
+        .problems
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn form(inspection: &Inspection) -> &'static str {
@@ -53,7 +65,11 @@ fn form(inspection: &Inspection) -> &'static str {
     }
 }
 
-fn as_json(inspection: &Inspection, description: Option<&Description>, problems: &[String]) -> serde_json::Value {
+fn as_json(
+    inspection: &Inspection,
+    description: Option<&Description>,
+    problems: &[String],
+) -> serde_json::Value {
     json!({
         "form": form(inspection),
         "digest": inspection.digest,
@@ -67,26 +83,64 @@ fn as_json(inspection: &Inspection, description: Option<&Description>, problems:
     })
 }
 
-fn as_text(inspection: &Inspection, description: Option<&Description>, problems: &[String]) -> String {
+fn as_text(
+    inspection: &Inspection,
+    description: Option<&Description>,
+    problems: &[String],
+) -> String {
     let mut lines = vec![
         format!("form      {}", form(inspection)),
         format!("digest    {}", inspection.digest),
-        format!("size      {} bytes ({} KiB)", inspection.size, inspection.size.div_ceil(1024)),
-        format!("world     {}", inspection.world.map_or("none", llsd_plugin::World::name)),
-        format!("contract  {}", inspection.contract.as_deref().unwrap_or("none")),
-        format!("imports   {}", if inspection.imports.is_empty() { "none".to_owned() } else { inspection.imports.join(", ") }),
+        format!(
+            "size      {} bytes ({} KiB)",
+            inspection.size,
+            inspection.size.div_ceil(1024)
+        ),
+        format!(
+            "world     {}",
+            inspection.world.map_or("none", llsd_plugin::World::name)
+        ),
+        format!(
+            "contract  {}",
+            inspection.contract.as_deref().unwrap_or("none")
+        ),
+        format!(
+            "imports   {}",
+            if inspection.imports.is_empty() {
+                "none".to_owned()
+            } else {
+                inspection.imports.join(", ")
+            }
+        ),
     ];
-    if let Some(Description { name, version, vendor, schemas, providers, .. }) = description {
+    if let Some(Description {
+        name,
+        version,
+        vendor,
+        schemas,
+        providers,
+        ..
+    }) = description
+    {
         lines.push(format!("plugin    {name} {version}, by {vendor}"));
         for schema in schemas {
-            let before = schema.before.as_ref().map_or_else(String::new, |before| format!(", before {before}"));
-            let known: usize = providers.get(&schema.id).map_or(0, |apis| apis.values().map(Vec::len).sum());
+            let before = schema
+                .before
+                .as_ref()
+                .map_or_else(String::new, |before| format!(", before {before}"));
+            let known: usize = providers
+                .get(&schema.id)
+                .map_or(0, |apis| apis.values().map(Vec::len).sum());
             lines.push(format!(
                 "schema    {} ({} from {}{before}), {known} provider types",
                 schema.id, schema.product, schema.from
             ));
         }
     }
-    lines.extend(problems.iter().map(|problem| format!("refused   {problem}")));
+    lines.extend(
+        problems
+            .iter()
+            .map(|problem| format!("refused   {problem}")),
+    );
     lines.join("\n")
 }

@@ -27,9 +27,13 @@ const TEMPLATE: [(&str, &str); 4] = [
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let Arguments { name, sdk } = arguments;
     let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !valid {
-        bail!("{name:?} is no name for a plugin; use lower-case letters, digits and hyphens, a letter first");
+        bail!(
+            "{name:?} is no name for a plugin; use lower-case letters, digits and hyphens, a letter first"
+        );
     }
     let folder = PathBuf::from(name);
     if folder.exists() {
@@ -37,17 +41,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     }
     let sdk = match sdk {
         Some(path) => {
-            let path = path.canonicalize().with_context(|| format!("no SDK at {}", path.display()))?;
+            let path = path
+                .canonicalize()
+                .with_context(|| format!("no SDK at {}", path.display()))?;
             format!("path = {:?}", path.display().to_string())
         }
         None => format!("version = {:?}", env!("CARGO_PKG_VERSION")),
     };
     for (file, text) in TEMPLATE {
         let path = folder.join(file);
-        let parent = path.parent().context("a template file stands in a folder")?;
-        std::fs::create_dir_all(parent).with_context(|| format!("could not make {}", parent.display()))?;
+        let parent = path
+            .parent()
+            .context("a template file stands in a folder")?;
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("could not make {}", parent.display()))?;
         let text = text.replace("{{name}}", name).replace("{{sdk}}", &sdk);
-        std::fs::write(&path, text).with_context(|| format!("could not write {}", path.display()))?;
+        std::fs::write(&path, text)
+            .with_context(|| format!("could not write {}", path.display()))?;
     }
     talk::remark(&format!(
         "made {name}; next: cd {name} && cargo test && llsd plugin build && llsd plugin test target/{name}.wasm"

@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
 /// Exit 1 when the plugin answers with errors.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let input = match &arguments.input {
-        Some(path) => serde_json::from_str(&files::text(path)?).with_context(|| format!("{} is not JSON", path.display()))?,
+        Some(path) => serde_json::from_str(&files::text(path)?)
+            .with_context(|| format!("{} is not JSON", path.display()))?,
         None => serde_json::json!({}),
     };
     let request = Request::from_json(&arguments.call, &input)?;
@@ -31,7 +32,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let called = plugin.call(&request)?;
     let answer: serde_json::Value = serde_json::from_str(&called.answer.to_json())?;
     talk::data(&serde_json::to_string_pretty(&answer)?);
-    talk::remark(&format!("{} fuel, {} KiB of memory, {:?}", called.fuel, called.memory_bytes / 1024, called.duration));
+    talk::remark(&format!(
+        "{} fuel, {} KiB of memory, {:?}",
+        called.fuel,
+        called.memory_bytes / 1024,
+        called.duration
+    ));
     Ok(match &*called.answer {
         RawAnswer::Outcome(Err(_)) => Verdict::Refused,
         _ => Verdict::Done,

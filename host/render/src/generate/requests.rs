@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{
-    AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, Hints, KvStorage, Model, PlacedProvider, ProviderEntry,
-    Resources, Server, Shield, SqlStorage, Storage, TextOrReference, Tls, Tool,
+    AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, Hints, KvStorage, Model,
+    PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage, TextOrReference,
+    Tls, Tool,
 };
-use llsd_api::checked::{self, Checked, CheckedKv, CheckedProvider, CheckedSql, DEFAULT_MOUNT_PATH};
+use llsd_api::checked::{
+    self, Checked, CheckedKv, CheckedProvider, CheckedSql, DEFAULT_MOUNT_PATH,
+};
 use serde_json::Value;
 
 use crate::provider_package::ProviderPackage;
@@ -38,14 +41,17 @@ pub(super) fn expansions<'a>(
     schema: &'a str,
     hints: &'a Hints,
 ) -> impl Iterator<Item = ExpansionRequest> + 'a {
-    checked.providers.iter().map(move |provider| ExpansionRequest {
-        schema: schema.to_owned(),
-        server_version: hints.server_version.clone(),
-        api: provider.api.to_owned(),
-        path: provider.path.to_string(),
-        entry: entry(provider),
-        capabilities: Vec::new(),
-    })
+    checked
+        .providers
+        .iter()
+        .map(move |provider| ExpansionRequest {
+            schema: schema.to_owned(),
+            server_version: hints.server_version.clone(),
+            api: provider.api.to_owned(),
+            path: provider.path.to_string(),
+            entry: entry(provider),
+            capabilities: Vec::new(),
+        })
 }
 
 fn entry(provider: &CheckedProvider) -> ProviderEntry {
@@ -81,7 +87,10 @@ pub(super) fn assembly(
         disabled: checked
             .disabled
             .iter()
-            .map(|one| Disabled { path: one.path.to_string(), name: one.name.clone() })
+            .map(|one| Disabled {
+                path: one.path.to_string(),
+                name: one.name.clone(),
+            })
             .collect(),
         server: server(checked, surroundings),
         external: external(checked, surroundings),
@@ -111,7 +120,11 @@ fn resources(checked: &Checked) -> Resources {
         provider: shield.provider.clone(),
         model: shield.model.clone(),
     });
-    Resources { models: models.collect(), tools: tools.collect(), shields: shields.collect() }
+    Resources {
+        models: models.collect(),
+        tools: tools.collect(),
+        shields: shields.collect(),
+    }
 }
 
 fn kv(kv: &CheckedKv) -> KvStorage {
@@ -128,14 +141,24 @@ fn sql(sql: &CheckedSql) -> SqlStorage {
     match sql {
         CheckedSql::Sqlite => SqlStorage::Sqlite,
         CheckedSql::PostgresConnectionString { connection_string } => {
-            SqlStorage::PostgresConnectionString { connection_string: connection_string.env.clone() }
+            SqlStorage::PostgresConnectionString {
+                connection_string: connection_string.env.clone(),
+            }
         }
-        CheckedSql::Postgres { host, port, database, user, password } => SqlStorage::Postgres {
+        CheckedSql::Postgres {
+            host,
+            port,
+            database,
+            user,
+            password,
+        } => SqlStorage::Postgres {
             host: text(host),
             port: port.as_ref().map(text),
             database: database.as_ref().map(text),
             user: text(user),
-            password: password.as_ref().map(|reference| TextOrReference::Reference(reference.env.clone())),
+            password: password
+                .as_ref()
+                .map(|reference| TextOrReference::Reference(reference.env.clone())),
         },
     }
 }
@@ -143,15 +166,26 @@ fn sql(sql: &CheckedSql) -> SqlStorage {
 fn text(text: &checked::TextOrReference) -> TextOrReference {
     match text {
         checked::TextOrReference::Text(text) => TextOrReference::Text(text.clone()),
-        checked::TextOrReference::Reference(reference) => TextOrReference::Reference(reference.env.clone()),
+        checked::TextOrReference::Reference(reference) => {
+            TextOrReference::Reference(reference.env.clone())
+        }
     }
 }
 
 fn server(checked: &Checked, surroundings: &Surroundings) -> Server {
-    let Surroundings { config_file, tls_folder, packages: _ } = surroundings;
+    let Surroundings {
+        config_file,
+        tls_folder,
+        packages: _,
+    } = surroundings;
     Server {
         config_file: config_file.clone(),
-        data_dir: checked.workload.volume.as_ref().map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path).to_owned(),
+        data_dir: checked
+            .workload
+            .volume
+            .as_ref()
+            .map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path)
+            .to_owned(),
         port: checked.networking.asked_port,
         tls: checked.networking.tls_secret.as_ref().map(|_| Tls {
             cert_file: format!("{tls_folder}/tls.crt"),

@@ -31,22 +31,43 @@ pub enum ValueSource {
 }
 
 /// Sorted by name, each once.
-pub(super) fn resolve(checked: &Checked, wanted: impl IntoIterator<Item = Variable>) -> Vec<PodVariable> {
-    let references: BTreeMap<&str, &Reference> =
-        checked.references().into_iter().map(|reference| (reference.env.as_str(), reference)).collect();
+pub(super) fn resolve(
+    checked: &Checked,
+    wanted: impl IntoIterator<Item = Variable>,
+) -> Vec<PodVariable> {
+    let references: BTreeMap<&str, &Reference> = checked
+        .references()
+        .into_iter()
+        .map(|reference| (reference.env.as_str(), reference))
+        .collect();
     let mut resolved: Vec<PodVariable> = wanted
         .into_iter()
-        .filter_map(|Variable { env, reference, part, value, read_as }| {
-            let reference = references.get(reference.as_deref().unwrap_or(&env)).copied().cloned();
-            let source = match (reference, part, value) {
-                (_, _, Some(text)) => ValueSource::Literal(text),
-                (Some(reference), Some(part), None) => ValueSource::Part(reference, part),
-                (Some(reference), None, None) => ValueSource::Secret(reference),
-                // The sandbox has checked that a variable names a reference or has a value.
-                (None, _, None) => return None,
-            };
-            Some(PodVariable { name: env, source, read_as })
-        })
+        .filter_map(
+            |Variable {
+                 env,
+                 reference,
+                 part,
+                 value,
+                 read_as,
+             }| {
+                let reference = references
+                    .get(reference.as_deref().unwrap_or(&env))
+                    .copied()
+                    .cloned();
+                let source = match (reference, part, value) {
+                    (_, _, Some(text)) => ValueSource::Literal(text),
+                    (Some(reference), Some(part), None) => ValueSource::Part(reference, part),
+                    (Some(reference), None, None) => ValueSource::Secret(reference),
+                    // The sandbox has checked that a variable names a reference or has a value.
+                    (None, _, None) => return None,
+                };
+                Some(PodVariable {
+                    name: env,
+                    source,
+                    read_as,
+                })
+            },
+        )
         .collect();
     resolved.sort();
     resolved.dedup_by(|a, b| a.name == b.name);

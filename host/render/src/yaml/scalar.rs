@@ -31,16 +31,21 @@ fn number(text: &str) -> Result<Value, String> {
         return Err(format!("the number {text}"));
     }
     if let Some(magnitude) = integer(digits) {
-        let magnitude = magnitude.ok_or_else(|| format!("the number {text}, which is too large,"))?;
+        let magnitude =
+            magnitude.ok_or_else(|| format!("the number {text}, which is too large,"))?;
         let signed = i128::from(sign) * magnitude;
         return i64::try_from(signed)
             .map(Value::from)
             .or_else(|_| u64::try_from(signed).map(Value::from))
             .map_err(|_| format!("the number {text}, which is too large,"));
     }
-    let Some(magnitude) = float(digits) else { return Ok(text.into()) };
+    let Some(magnitude) = float(digits) else {
+        return Ok(text.into());
+    };
     // Finite, since it was parsed from decimal digits with a sane exponent.
-    Number::from_f64(f64::from(sign) * magnitude).map(Value::Number).ok_or_else(|| format!("the number {text}"))
+    Number::from_f64(f64::from(sign) * magnitude)
+        .map(Value::Number)
+        .ok_or_else(|| format!("the number {text}"))
 }
 
 /// The magnitude of an integer in one of YAML 1.1's five notations; `Some(None)` when it is one but
@@ -57,16 +62,29 @@ fn integer(digits: &str) -> Option<Option<i128>> {
     };
     let body: String = body.chars().filter(|c| *c != '_').collect();
     let fits = !body.is_empty() && body.chars().all(|c| c.is_digit(radix));
-    fits.then(|| i128::from_str_radix(&body, radix).ok().filter(|n| *n <= i128::from(u64::MAX)))
+    fits.then(|| {
+        i128::from_str_radix(&body, radix)
+            .ok()
+            .filter(|n| *n <= i128::from(u64::MAX))
+    })
 }
 
 /// `190:20:30`: base sixty, the first group free and the others below sixty.
 fn sexagesimal(digits: &str) -> Option<Option<i128>> {
     let mut total: i128 = 0;
     for (index, group) in digits.split(':').enumerate() {
-        let group: String = if index == 0 { group.replace('_', "") } else { group.to_owned() };
-        let fits = (1..=if index == 0 { 15 } else { 2 }).contains(&group.len()) && group.bytes().all(|b| b.is_ascii_digit());
-        let value: i128 = if fits { group.parse().ok()? } else { return None };
+        let group: String = if index == 0 {
+            group.replace('_', "")
+        } else {
+            group.to_owned()
+        };
+        let fits = (1..=if index == 0 { 15 } else { 2 }).contains(&group.len())
+            && group.bytes().all(|b| b.is_ascii_digit());
+        let value: i128 = if fits {
+            group.parse().ok()?
+        } else {
+            return None;
+        };
         if index > 0 && value > 59 {
             return None;
         }
@@ -83,7 +101,8 @@ fn float(digits: &str) -> Option<f64> {
     };
     let (whole, fraction) = mantissa.split_once('.')?;
     let all_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
-    let starts_with_digit = if whole.is_empty() { fraction } else { whole }.starts_with(|c: char| c.is_ascii_digit());
+    let starts_with_digit =
+        if whole.is_empty() { fraction } else { whole }.starts_with(|c: char| c.is_ascii_digit());
     if !starts_with_digit || !all_digits(whole) || !all_digits(fraction) {
         return None;
     }
