@@ -102,7 +102,7 @@ pub fn generate(adapters: &[&dyn Adapter], inputs: &Inputs<'_>) -> Result<Genera
     let choice = choose::choose(adapters, &Base((*base).clone()), hints)?;
     let mut account = Account::default();
 
-    let (placed, wants) = expand(adapters, &choice, inputs, &mut account)?;
+    let Expanded { placed, wants } = expand(adapters, &choice, inputs, &mut account)?;
     let request = requests::assembly(
         checked,
         placed,
@@ -149,25 +149,35 @@ pub fn generate(adapters: &[&dyn Adapter], inputs: &Inputs<'_>) -> Result<Genera
     })
 }
 
+/// What the plugins made of the provider entries: per API, and the variables wanted.
+#[derive(Default)]
+struct Expanded {
+    placed: BTreeMap<String, Vec<PlacedProvider>>,
+    wants: Vec<Variable>,
+}
+
 /// Asks for every provider entry, so that all problems come at once.
 fn expand(
     adapters: &[&dyn Adapter],
     choice: &Choice<'_>,
     inputs: &Inputs<'_>,
     account: &mut Account,
-) -> Result<(BTreeMap<String, Vec<PlacedProvider>>, Vec<Variable>), Refusal> {
-    let mut placed: BTreeMap<String, Vec<PlacedProvider>> = BTreeMap::new();
-    let mut wants = Vec::new();
+) -> Result<Expanded, Refusal> {
+    let mut expanded = Expanded::default();
     for request in requests::expansions(inputs.checked, &choice.schema.id, inputs.hints) {
         let answer = account.settle(responsible(adapters, choice, &request).expand(&request)?);
         match answer {
             Ok(Outcome { output, warnings }) => {
                 account.found.extend(warnings);
-                wants.extend(output.wants.iter().cloned());
-                placed.entry(request.api).or_default().push(PlacedProvider {
-                    path: request.path,
-                    expansion: output,
-                });
+                expanded.wants.extend(output.wants.iter().cloned());
+                expanded
+                    .placed
+                    .entry(request.api)
+                    .or_default()
+                    .push(PlacedProvider {
+                        path: request.path,
+                        expansion: output,
+                    });
             }
             Err(problems) => account.found.extend(problems),
         }
@@ -175,7 +185,7 @@ fn expand(
     if account.is_refused() {
         return Err(account.refuse(Vec::new()));
     }
-    Ok((placed, wants))
+    Ok(expanded)
 }
 
 /// The plugin that expands an entry: the schema's own, unless it does not know the provider and a
