@@ -1,1 +1,1 @@
-//! placeholder
+//! End-to-end tests of the operator; all of them are under `tests/`.

@@ -1,0 +1,215 @@
+//! Reads what a resource points at: its base configuration, or the file that replaces it.
+//!
+//! In: a checked resource. Out: the image, and what the configuration starts from. Reads only.
+
+pub(crate) mod secrets;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::Api;
+use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
+use llsd_api::v1alpha2::ConfigSourceKind;
+use llsd_api::{FieldPath, Rejection, Rejections, choices};
+use llsd_render::distributions::KnownDistribution;
+use llsd_render::objects::Owner;
+use llsd_render::yaml;
+use serde_json::Value;
+
+use crate::digest;
+
+/// What a resource points at.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// The image that runs.
+    pub(crate) image: String,
+    /// What the configuration starts from.
+    pub(crate) source: Source,
+}
+
+/// What the configuration starts from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A base that the resource is put over.
+    Base {
+        config: Value,
+        schema: Option<String>,
+        kind: ConfigSourceKind,
+        digest: String,
+    },
+    /// The user's own file.
+    Override { config_map: String, digest: String },
+    /// The file inside the image.
+    DistributionDefault,
+}
+
+/// Why it could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The author must change the resource.
+    #[error(transparent)]
+    Refused(#[from] Rejections),
+    /// Somebody must make or fill a ConfigMap.
+    #[error("{field}: {problem}; {fix}")]
+    ConfigMapNotFound {
+        field: FieldPath,
+        problem: String,
+        fix: String,
+    },
+    /// The API server did not answer as it should.
+    #[error("the API server did not give the ConfigMap {name:?}: {error}")]
+    Api {
+        name: String,
+        #[source]
+        error: Box<kube::Error>,
+    },
+}
+
+impl Error {
+    pub(crate) fn waits_for_somebody(&self) -> bool {
+        !matches!(self, Self::Api { .. })
+    }
+}
+
+/// Reads what a resource points at.
+pub(crate) async fn gather(
+    client: &Client,
+    distributions: &BTreeMap<String, KnownDistribution>,
+    checked: &Checked,
+    owner: &Owner,
+) -> Result<Gathered, Error> {
+    let (image, known) = find_image(distributions, &checked.server)?;
+    let source = match &checked.config_source {
+        ConfigSource::Override { config_map, .. } => {
+            let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
+            let text = read(client, owner, config_map, DEFAULT_CONFIG_KEY, field).await?;
+            Source::Override {
+                config_map: config_map.clone(),
+                digest: digest::of(&text),
+            }
+        }
+        ConfigSource::Generated {
+            base: Some(BaseConfigMap { name, key }),
+        } => {
+            let field = FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]);
+            let text = read(client, owner, name, key, field.clone()).await?;
+            base(&text, None, ConfigSourceKind::ConfigMap, field)?
+        }
+        ConfigSource::Generated { base: None } => embedded(known, &checked.server)?,
+        ConfigSource::DistributionDefault => Source::DistributionDefault,
+    };
+    Ok(Gathered { image, source })
+}
+
+fn find_image<'a>(
+    distributions: &'a BTreeMap<String, KnownDistribution>,
+    server: &ServerSource,
+) -> Result<(String, Option<&'a KnownDistribution>), Error> {
+    match server {
+        ServerSource::Image(image) => Ok((image.clone(), None)),
+        ServerSource::Named(name) => match distributions.get(name) {
+            Some(known) => Ok((known.image.clone(), Some(known))),
+            None => Err(refuse(
+                FieldPath::spec().at(&["distribution", "name"]),
+                format!("no distribution is called {name:?}"),
+                choices(name, distributions.keys().map(String::as_str)),
+            )),
+        },
+    }
+}
+
+/// The base that the operator carries for a named distribution.
+fn embedded(known: Option<&KnownDistribution>, server: &ServerSource) -> Result<Source, Error> {
+    let path = FieldPath::spec().field("distribution");
+    let fix =
+        "put the base configuration into a ConfigMap and name it in spec.distribution.baseConfig"
+            .to_owned();
+    match (known, server) {
+        (
+            Some(KnownDistribution {
+                base: Some(text),
+                schema,
+                image: _,
+            }),
+            _,
+        ) => base(
+            text,
+            schema.clone(),
+            ConfigSourceKind::Embedded,
+            path.field("name"),
+        ),
+        (_, ServerSource::Named(name)) => Err(refuse(
+            path.field("name"),
+            format!("no configuration is built in for {name:?}"),
+            fix,
+        )),
+        (_, ServerSource::Image(image)) => {
+            let problem = format!(
+                "the configuration inside {image} is needed, and this operator does not read images yet"
+            );
+            Err(refuse(path.field("image"), problem, fix))
+        }
+    }
+}
+
+fn base(
+    text: &str,
+    schema: Option<String>,
+    kind: ConfigSourceKind,
+    field: FieldPath,
+) -> Result<Source, Error> {
+    let config = yaml::read(text).map_err(|error| {
+        let fix = "put the distribution's own configuration there".to_owned();
+        refuse(
+            field,
+            format!("the base is no server configuration: {error}"),
+            fix,
+        )
+    })?;
+    Ok(Source::Base {
+        config,
+        schema,
+        kind,
+        digest: digest::of(text),
+    })
+}
+
+/// One key of a ConfigMap of the resource's namespace.
+async fn read(
+    client: &Client,
+    owner: &Owner,
+    name: &str,
+    key: &str,
+    field: FieldPath,
+) -> Result<String, Error> {
+    let namespace = &owner.namespace;
+    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let found = api.get_opt(name).await.map_err(|error| Error::Api {
+        name: name.to_owned(),
+        error: Box::new(error),
+    })?;
+    let Some(map) = found else {
+        let problem = format!("namespace {namespace:?} has no ConfigMap {name:?}");
+        return Err(Error::ConfigMapNotFound {
+            field,
+            problem,
+            fix: format!("create it with the key {key:?}, or correct the name"),
+        });
+    };
+    map.data
+        .and_then(|mut data| data.remove(key))
+        .ok_or_else(|| Error::ConfigMapNotFound {
+            field,
+            problem: format!("the ConfigMap {name:?} has no key {key:?}"),
+            fix: "put the configuration under that key".to_owned(),
+        })
+}
+
+fn refuse(field: FieldPath, problem: String, fix: String) -> Error {
+    Error::Refused(Rejections::from(Rejection {
+        field,
+        problem,
+        fix,
+    }))
+}

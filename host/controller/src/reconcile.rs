@@ -1,0 +1,106 @@
+//! One pass over one resource.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::Action;
+use llsd_api::{Distribution, Rejections, check};
+use llsd_render::objects::{Owner, objects};
+
+use crate::apply::{self, apply};
+use crate::context::Context;
+use crate::expand::{self, expand};
+use crate::gather::secrets::{self, resolve_secrets};
+use crate::gather::{self, gather};
+use crate::report::{self, Applied, report};
+
+/// The net below the watches.
+const RESYNC: Duration = Duration::from_secs(3600);
+/// For what may go away by itself.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Why one reconciliation stopped: a variant per step.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the resource could not be read: {0}")]
+    Unreadable(String),
+    #[error("the spec was refused")]
+    Refused(#[from] Rejections),
+    #[error("could not read what the resource refers to")]
+    Gather(#[from] gather::Error),
+    #[error("the configuration could not be generated")]
+    Expand(#[from] expand::Error),
+    #[error("could not find every secret")]
+    Secrets(#[from] secrets::Error),
+    #[error("could not write the objects of the resource")]
+    Apply(#[from] apply::Error),
+    #[error("could not write the status of the resource")]
+    Report(#[from] report::Error),
+}
+
+/// Brings the cluster to what one resource asks for, and says on its status how that went.
+pub(crate) async fn reconcile(
+    guarded: Arc<DeserializeGuard<Distribution>>,
+    ctx: Arc<Context>,
+) -> Result<Action, Error> {
+    let cr = guarded
+        .0
+        .as_ref()
+        .map_err(|invalid| Error::Unreadable(invalid.error.clone()))?;
+    if cr.metadata.deletion_timestamp.is_some() {
+        // Everything is owned by the resource and goes with it.
+        return Ok(Action::await_change());
+    }
+    let owner = owner(cr);
+    let outcome = converge(cr, &owner, &ctx).await;
+    report(&ctx.client, cr, &owner, &outcome).await?;
+    outcome.map(|_| Action::requeue(RESYNC))
+}
+
+async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<Applied, Error> {
+    let checked = check(cr)?;
+    ctx.references.record(&owner.namespace, &checked);
+    let gathered = gather(&ctx.client, &ctx.distributions, &checked, owner).await?;
+    let plan = expand(&ctx.plugins, &checked, &gathered).await?;
+    let desired = objects(&checked, &gathered.image, &plan, owner)?;
+    resolve_secrets(&ctx.client, &plan, owner).await?;
+    let deployment = apply(&ctx.client, desired, owner).await?;
+    Ok(Applied::new(checked, gathered, plan, deployment))
+}
+
+/// A spec that was refused waits for its author, a missing object for its maker; both are watched.
+/// Anything else is tried again.
+pub(crate) fn error_policy(
+    _: Arc<DeserializeGuard<Distribution>>,
+    error: &Error,
+    _: Arc<Context>,
+) -> Action {
+    Action::requeue(if error.waits_for_somebody() {
+        RESYNC
+    } else {
+        RETRY
+    })
+}
+
+impl Error {
+    /// Whether trying again is in vain until somebody changes something that is watched.
+    pub(crate) fn waits_for_somebody(&self) -> bool {
+        match self {
+            Self::Unreadable(_) | Self::Refused(_) => true,
+            Self::Gather(error) => error.waits_for_somebody(),
+            Self::Expand(error) => error.waits_for_somebody(),
+            Self::Secrets(secrets::Error::Missing(_)) => true,
+            Self::Secrets(secrets::Error::Api { .. }) | Self::Apply(_) | Self::Report(_) => false,
+        }
+    }
+}
+
+fn owner(cr: &Distribution) -> Owner {
+    let metadata = &cr.metadata;
+    Owner {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+    }
+}

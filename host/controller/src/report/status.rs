@@ -1,0 +1,332 @@
+//! The status of a resource, as a function of how its reconciliation went.
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use llsd_api::checked::ServerSource;
+use llsd_api::conditions::{condition, reason};
+use llsd_api::v1alpha2::{
+    ConfigGeneration, ConfigSourceKind, DistributionConfig, DistributionStatus, Phase,
+    PluginIdentity, ResolvedDistribution,
+};
+use llsd_render::objects::{ConfigPlan, Owner, config_map_name, service_url};
+use llsd_render::{Generated, Reason, Refusal, Undecided};
+
+use super::Applied;
+use super::conditions::Conditions;
+use crate::gather::Source;
+use crate::reconcile::Error;
+use crate::{digest, expand, gather, gather::secrets};
+
+/// What the resource says from now on.
+pub(super) fn status(
+    old: &DistributionStatus,
+    generation: Option<i64>,
+    owner: &Owner,
+    outcome: &Result<Applied, Error>,
+    running: Option<&Deployment>,
+    now: Timestamp,
+) -> DistributionStatus {
+    let mut conditions = Conditions::new(&old.conditions, generation, now);
+    let mut status = DistributionStatus {
+        observed_generation: generation,
+        ..old.clone()
+    };
+    match outcome {
+        Ok(applied) => {
+            succeed(&mut conditions, &applied.plan);
+            status.config_generation =
+                config_generation(applied, owner, old.config_generation.as_ref(), now);
+            status.resolved_distribution = Some(resolved(applied));
+            status.service_url = Some(service_url(&applied.checked, owner));
+            let config = status.distribution_config.get_or_insert_default();
+            *config = DistributionConfig {
+                active_distribution: Some(active(&applied.checked.server)),
+                ..config.clone()
+            };
+        }
+        Err(error) => fail(&mut conditions, error),
+    }
+    let rollout = running.map(Rollout::of);
+    available(&mut conditions, rollout.as_ref());
+    status.available_replicas = rollout.as_ref().map(|rollout| rollout.ready);
+    status.phase = Some(match (outcome, &rollout) {
+        (Err(error), _) if error.waits_for_somebody() => Phase::Failed,
+        (_, None) => Phase::Pending,
+        (_, Some(rollout)) if rollout.is_done => Phase::Ready,
+        (_, Some(_)) => Phase::Initializing,
+    });
+    status.conditions = conditions.into_vec();
+    status
+}
+
+fn succeed(conditions: &mut Conditions, plan: &ConfigPlan) {
+    let message = match plan {
+        ConfigPlan::Generated(generated) => {
+            format!(
+                "generated {} providers and {} resources",
+                generated.counts.providers,
+                resource_count(generated)
+            )
+        }
+        ConfigPlan::Override { config_map, .. } => {
+            format!("nothing is generated: the ConfigMap {config_map:?} is used as it is")
+        }
+        ConfigPlan::DistributionDefault => {
+            "nothing is generated: the distribution's own configuration is used".to_owned()
+        }
+    };
+    conditions.set(
+        condition::CONFIG_GENERATED,
+        true,
+        reason::CONFIG_GENERATION_SUCCEEDED,
+        message,
+    );
+    conditions.set(
+        condition::SECRETS_RESOLVED,
+        true,
+        reason::ALL_SECRETS_FOUND,
+        "every reference leads to a key",
+    );
+    let message = "the Deployment holds what the spec asks for";
+    conditions.set(
+        condition::DEPLOYMENT_UPDATED,
+        true,
+        reason::DEPLOYMENT_UPDATE_SUCCEEDED,
+        message,
+    );
+}
+
+fn fail(conditions: &mut Conditions, error: &Error) {
+    match error {
+        Error::Secrets(error) => {
+            conditions.set(
+                condition::CONFIG_GENERATED,
+                true,
+                reason::CONFIG_GENERATION_SUCCEEDED,
+                "generated",
+            );
+            conditions.set(
+                condition::SECRETS_RESOLVED,
+                false,
+                secrets_reason(error),
+                error.to_string(),
+            );
+            skipped(conditions, "every secret is found");
+        }
+        Error::Apply(error) => {
+            conditions.set(
+                condition::CONFIG_GENERATED,
+                true,
+                reason::CONFIG_GENERATION_SUCCEEDED,
+                "generated",
+            );
+            conditions.set(
+                condition::SECRETS_RESOLVED,
+                true,
+                reason::ALL_SECRETS_FOUND,
+                "every reference leads to a key",
+            );
+            conditions.set(
+                condition::DEPLOYMENT_UPDATED,
+                false,
+                reason::DEPLOYMENT_UPDATE_FAILED,
+                error.to_string(),
+            );
+        }
+        Error::Refused(rejections) => {
+            conditions.set(
+                condition::CONFIG_GENERATED,
+                false,
+                reason::CONFIG_GENERATION_FAILED,
+                rejections.to_string(),
+            );
+            skipped(conditions, "a configuration can be generated");
+        }
+        Error::Gather(error) => {
+            let reason = match error {
+                gather::Error::ConfigMapNotFound { .. } => reason::CONFIG_MAP_NOT_FOUND,
+                gather::Error::Refused(_) | gather::Error::Api { .. } => {
+                    reason::CONFIG_GENERATION_FAILED
+                }
+            };
+            conditions.set(
+                condition::CONFIG_GENERATED,
+                false,
+                reason,
+                error.to_string(),
+            );
+            skipped(conditions, "a configuration can be generated");
+        }
+        Error::Expand(error) => {
+            let reason = match error {
+                expand::Error::Refused(Refusal::Undecided(Undecided::Unsupported { .. })) => {
+                    reason::UNSUPPORTED_CONFIG_VERSION
+                }
+                expand::Error::Refused(_) | expand::Error::Panicked(_) => {
+                    reason::CONFIG_GENERATION_FAILED
+                }
+            };
+            conditions.set(
+                condition::CONFIG_GENERATED,
+                false,
+                reason,
+                error.to_string(),
+            );
+            skipped(conditions, "a configuration can be generated");
+        }
+        // There is no status to write to, or it is the status that cannot be written.
+        Error::Unreadable(_) | Error::Report(_) => {}
+    }
+}
+
+fn skipped(conditions: &mut Conditions, until: &str) {
+    let message = format!("what runs is left as it is until {until}");
+    conditions.set(
+        condition::DEPLOYMENT_UPDATED,
+        false,
+        reason::DEPLOYMENT_UPDATE_SKIPPED,
+        message,
+    );
+}
+
+fn secrets_reason(error: &secrets::Error) -> &'static str {
+    match error {
+        secrets::Error::Missing(missing) if missing.iter().all(|one| one.is_only_the_key) => {
+            reason::SECRET_KEY_MISSING
+        }
+        secrets::Error::Missing(_) | secrets::Error::Api { .. } => reason::SECRET_NOT_FOUND,
+    }
+}
+
+/// How far the pods are.
+struct Rollout {
+    wanted: i32,
+    ready: i32,
+    is_serving: bool,
+    is_done: bool,
+}
+
+impl Rollout {
+    fn of(deployment: &Deployment) -> Self {
+        let wanted = deployment
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.replicas)
+            .unwrap_or(1);
+        let none = DeploymentStatus::default();
+        let status = deployment.status.as_ref().unwrap_or(&none);
+        let is_observed = status.observed_generation >= deployment.metadata.generation;
+        let [updated, available, total] = [
+            status.updated_replicas,
+            status.available_replicas,
+            status.replicas,
+        ]
+        .map(Option::unwrap_or_default);
+        let mut conditions = status.conditions.iter().flatten();
+        Self {
+            wanted,
+            ready: status.ready_replicas.unwrap_or_default(),
+            is_serving: conditions.any(|one| one.type_ == "Available" && one.status == "True"),
+            is_done: is_observed && updated >= wanted && available >= wanted && total == updated,
+        }
+    }
+}
+
+fn available(conditions: &mut Conditions, rollout: Option<&Rollout>) {
+    let (is_true, reason, message) = match rollout {
+        None => (
+            false,
+            reason::REPLICAS_UNAVAILABLE,
+            "there is no Deployment".to_owned(),
+        ),
+        Some(Rollout {
+            wanted,
+            ready,
+            is_serving,
+            is_done,
+        }) => {
+            let reason = match (is_serving, is_done) {
+                (true, _) => reason::MINIMUM_REPLICAS_AVAILABLE,
+                (false, true) => reason::REPLICAS_UNAVAILABLE,
+                (false, false) => reason::ROLLOUT_IN_PROGRESS,
+            };
+            (
+                *is_serving,
+                reason,
+                format!("{ready} of {wanted} pods are ready"),
+            )
+        }
+    };
+    conditions.set(condition::AVAILABLE, is_true, reason, message);
+}
+
+/// The configuration that runs. Its time is that of its first appearance.
+fn config_generation(
+    applied: &Applied,
+    owner: &Owner,
+    old: Option<&ConfigGeneration>,
+    now: Timestamp,
+) -> Option<ConfigGeneration> {
+    let ConfigPlan::Generated(generated) = &applied.plan else {
+        return None;
+    };
+    let Generated {
+        yaml,
+        counts,
+        schema,
+        reason,
+        receipt,
+        ..
+    } = &**generated;
+    let name = config_map_name(&owner.name, yaml);
+    let same = old.filter(|old| old.config_map_name.as_ref() == Some(&name));
+    let reason = match reason {
+        Reason::Stated => "the resource or its distribution states it",
+        Reason::ServerVersion => "the release of the server is known",
+        Reason::Detected => "a plugin recognised the base",
+    };
+    Some(ConfigGeneration {
+        config_map_name: Some(name),
+        generated_at: same
+            .and_then(|old| old.generated_at.clone())
+            .or(Some(Time(now))),
+        provider_count: i32::try_from(counts.providers).ok(),
+        resource_count: i32::try_from(resource_count(generated)).ok(),
+        schema: Some(schema.clone()),
+        schema_reason: Some(reason.to_owned()),
+        plugin: Some(PluginIdentity {
+            name: receipt.plugin.clone(),
+            version: Some(receipt.version.clone()),
+            digest: receipt.component.clone(),
+        }),
+        receipt: Some(digest::of(
+            &[&*receipt.input, &receipt.component, &receipt.output].join("\n"),
+        )),
+    })
+}
+
+fn resource_count(generated: &Generated) -> u32 {
+    generated.counts.models + generated.counts.tools + generated.counts.shields
+}
+
+fn resolved(applied: &Applied) -> ResolvedDistribution {
+    let (kind, digest) = match &applied.gathered.source {
+        Source::Base { kind, digest, .. } => (*kind, Some(digest.clone())),
+        Source::Override { digest, .. } => (ConfigSourceKind::Override, Some(digest.clone())),
+        Source::DistributionDefault => (ConfigSourceKind::DistributionDefault, None),
+    };
+    ResolvedDistribution {
+        image: Some(applied.gathered.image.clone()),
+        digest: None,
+        config_source: Some(kind),
+        config_hash: digest,
+    }
+}
+
+fn active(server: &ServerSource) -> String {
+    match server {
+        ServerSource::Named(name) => name.clone(),
+        ServerSource::Image(_) => "custom".to_owned(),
+    }
+}

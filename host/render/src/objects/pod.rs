@@ -1,0 +1,238 @@
+//! One pod: the server container, its volumes, its probe, and where pods go.
+
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
+    HTTPGetAction, PersistentVolumeClaimVolumeSource, PodAffinityTerm, PodAntiAffinity,
+    PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext,
+    TopologySpreadConstraint, Volume, VolumeMount, WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use llsd_api::checked::{Checked, DEFAULT_MOUNT_PATH};
+use llsd_api::labels;
+
+use super::{ConfigPlan, Owner, config_map_name, environment, text_map, volume};
+
+/// Where the server finds its file.
+pub(super) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
+const CONFIG_FOLDER: &str = "/etc/llama-stack/";
+const CONTAINER: &str = "llama-stack";
+const CONFIG_VOLUME: &str = "user-config";
+const DATA_VOLUME: &str = "lls-storage";
+/// The group of the published images, which must be able to write to the volume.
+const FS_GROUP: i64 = 1001;
+const HOST_TOPOLOGY: &str = "kubernetes.io/hostname";
+const TOPOLOGIES: [&str; 3] = [
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    HOST_TOPOLOGY,
+];
+
+/// Where the server keeps its data, on a volume or not.
+pub(super) fn data_folder(checked: &Checked) -> &str {
+    checked
+        .workload
+        .volume
+        .as_ref()
+        .map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path)
+}
+
+pub(super) fn pod(checked: &Checked, image: &str, plan: &ConfigPlan, owner: &Owner) -> PodSpec {
+    let overrides = &checked.workload.overrides;
+    let account = overrides
+        .service_account_name
+        .clone()
+        .filter(|name| !name.is_empty());
+    let is_restricted = matches!(plan, ConfigPlan::Generated(_));
+    PodSpec {
+        service_account_name: Some(account.unwrap_or_else(|| format!("{}-sa", owner.name))),
+        termination_grace_period_seconds: overrides.termination_grace_period_seconds,
+        image_pull_secrets: overrides.image_pull_secrets.clone(),
+        security_context: Some(PodSecurityContext {
+            fs_group: Some(FS_GROUP),
+            seccomp_profile: is_restricted.then(|| SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..PodSecurityContext::default()
+        }),
+        topology_spread_constraints: spread(checked, owner),
+        affinity: (checked.workload.replicas() > 1).then(|| apart(owner)),
+        volumes: Some(volumes(checked, plan, owner)),
+        containers: vec![container(checked, image, plan)],
+        ..PodSpec::default()
+    }
+}
+
+fn container(checked: &Checked, image: &str, plan: &ConfigPlan) -> Container {
+    let overrides = &checked.workload.overrides;
+    let startup = match plan {
+        ConfigPlan::Generated(generated) => Some(&generated.startup),
+        ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
+    };
+    let choose = |user: &Option<Vec<String>>, hint: Option<&Vec<String>>| {
+        user.clone()
+            .filter(|words| !words.is_empty())
+            .or_else(|| hint.cloned().filter(|words| !words.is_empty()))
+    };
+    let port = i32::from(checked.networking.port());
+    let name = overrides
+        .container_name
+        .clone()
+        .filter(|name| !name.is_empty());
+    Container {
+        name: name.unwrap_or_else(|| CONTAINER.to_owned()),
+        image: Some(image.to_owned()),
+        command: choose(&overrides.command, startup.map(|startup| &startup.command)),
+        args: choose(&overrides.args, startup.map(|startup| &startup.args)),
+        ports: Some(vec![ContainerPort {
+            container_port: port,
+            protocol: Some("TCP".to_owned()),
+            ..ContainerPort::default()
+        }]),
+        env: Some(environment::environment(checked, plan)),
+        resources: Some(resources(checked)),
+        startup_probe: Some(Probe {
+            http_get: Some(HTTPGetAction {
+                path: Some("/v1/health".to_owned()),
+                port: IntOrString::Int(port),
+                ..HTTPGetAction::default()
+            }),
+            initial_delay_seconds: Some(15),
+            timeout_seconds: Some(30),
+            failure_threshold: Some(3),
+            success_threshold: Some(1),
+            ..Probe::default()
+        }),
+        security_context: startup.map(|_| SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                add: None,
+                drop: Some(vec!["ALL".to_owned()]),
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(mounts(checked, plan)),
+        ..Container::default()
+    }
+}
+
+/// One core for each worker and one gibibyte, unless asked otherwise; limits only where the number of
+/// workers is.
+fn resources(checked: &Checked) -> ResourceRequirements {
+    let mut resources = checked.workload.resources.clone().unwrap_or_default();
+    let workers = checked.workload.workers;
+    let requests = resources.requests.get_or_insert_default();
+    for (name, default) in [
+        ("cpu", workers.unwrap_or(1).to_string()),
+        ("memory", "1Gi".to_owned()),
+    ] {
+        let amount = requests.entry(name.to_owned()).or_default();
+        if amount.0.is_empty() || amount.0 == "0" {
+            *amount = Quantity(default);
+        }
+        if workers.is_some() {
+            let limits = resources.limits.get_or_insert_default();
+            limits
+                .entry(name.to_owned())
+                .or_insert_with(|| amount.clone());
+        }
+    }
+    resources
+}
+
+fn volumes(checked: &Checked, plan: &ConfigPlan, owner: &Owner) -> Vec<Volume> {
+    let mut data = Volume {
+        name: DATA_VOLUME.to_owned(),
+        ..Volume::default()
+    };
+    if checked.workload.volume.is_some() {
+        let claim_name = format!("{}{}", owner.name, volume::SUFFIX);
+        data.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
+            claim_name,
+            read_only: None,
+        });
+    } else {
+        data.empty_dir = Some(EmptyDirVolumeSource::default());
+    }
+    let config_map = match plan {
+        ConfigPlan::Generated(generated) => Some(config_map_name(&owner.name, &generated.yaml)),
+        ConfigPlan::Override { config_map, .. } => Some(config_map.clone()),
+        ConfigPlan::DistributionDefault => None,
+    };
+    let config = config_map.map(|name| Volume {
+        name: CONFIG_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name,
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
+    let user = checked.workload.overrides.volumes.iter().flatten().cloned();
+    [data].into_iter().chain(config).chain(user).collect()
+}
+
+fn mounts(checked: &Checked, plan: &ConfigPlan) -> Vec<VolumeMount> {
+    let data = VolumeMount {
+        name: DATA_VOLUME.to_owned(),
+        mount_path: data_folder(checked).to_owned(),
+        ..VolumeMount::default()
+    };
+    let config = (*plan != ConfigPlan::DistributionDefault).then(|| VolumeMount {
+        name: CONFIG_VOLUME.to_owned(),
+        mount_path: CONFIG_FOLDER.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    });
+    let user = checked
+        .workload
+        .overrides
+        .volume_mounts
+        .iter()
+        .flatten()
+        .cloned();
+    [data].into_iter().chain(config).chain(user).collect()
+}
+
+/// The user's wishes, or several pods evenly over regions, zones and nodes.
+fn spread(checked: &Checked, owner: &Owner) -> Option<Vec<TopologySpreadConstraint>> {
+    let asked = &checked.workload.topology_spread_constraints;
+    if !asked.is_empty() {
+        return Some(asked.clone());
+    }
+    let evenly = |topology: &str| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: topology.to_owned(),
+        when_unsatisfiable: "ScheduleAnyway".to_owned(),
+        label_selector: Some(pods_of(owner)),
+        ..TopologySpreadConstraint::default()
+    };
+    (checked.workload.replicas() > 1).then(|| TOPOLOGIES.into_iter().map(evenly).collect())
+}
+
+/// Pods avoid nodes that have one already.
+fn apart(owner: &Owner) -> Affinity {
+    let term = WeightedPodAffinityTerm {
+        weight: 100,
+        pod_affinity_term: PodAffinityTerm {
+            topology_key: HOST_TOPOLOGY.to_owned(),
+            label_selector: Some(pods_of(owner)),
+            ..PodAffinityTerm::default()
+        },
+    };
+    Affinity {
+        pod_anti_affinity: Some(PodAntiAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![term]),
+            ..PodAntiAffinity::default()
+        }),
+        ..Affinity::default()
+    }
+}
+
+fn pods_of(owner: &Owner) -> LabelSelector {
+    LabelSelector {
+        match_labels: Some(text_map([(labels::INSTANCE, owner.name.as_str())])),
+        ..LabelSelector::default()
+    }
+}

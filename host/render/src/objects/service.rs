@@ -1,0 +1,42 @@
+//! The address inside the cluster. Every resource has one, also where the first operator made none.
+
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use llsd_api::checked::Checked;
+
+use super::{Owner, metadata, selector};
+
+const SUFFIX: &str = "-service";
+
+/// The address that clients inside the cluster use.
+pub fn service_url(checked: &Checked, owner: &Owner) -> String {
+    let Owner {
+        namespace,
+        name,
+        uid: _,
+    } = owner;
+    format!(
+        "http://{name}{SUFFIX}.{namespace}.svc.cluster.local:{}",
+        checked.networking.port()
+    )
+}
+
+pub(super) fn service(checked: &Checked, owner: &Owner) -> Service {
+    let port = i32::from(checked.networking.port());
+    Service {
+        metadata: metadata(owner, SUFFIX),
+        spec: Some(ServiceSpec {
+            type_: Some("ClusterIP".to_owned()),
+            selector: Some(selector(owner)),
+            ports: Some(vec![ServicePort {
+                name: Some("http".to_owned()),
+                port,
+                target_port: Some(IntOrString::Int(port)),
+                protocol: Some("TCP".to_owned()),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}

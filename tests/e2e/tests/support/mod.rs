@@ -1,0 +1,192 @@
+//! An operator of its own for each test: one namespace, one user whose requests can be counted.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Resource};
+use llsd_api::Distribution;
+use llsd_api::v1alpha2::Phase;
+use llsd_controller::{Scope, Settings, install_definitions, run};
+use llsd_plugin::{Host, HostConfig, Origin, Plugin};
+use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
+use serde_json::Value;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::task::JoinHandle;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running operator and the namespace that it serves.
+pub(crate) struct Operator {
+    pub(crate) namespace: Namespace,
+    pub(crate) client: Client,
+    user: String,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Operator {
+    /// Starts one for a namespace whose name begins with `prefix`.
+    pub(crate) async fn start(prefix: &str) -> Self {
+        let testbed = Testbed::shared().await.unwrap();
+        let client = testbed.client("admin").await.unwrap();
+        static INSTALLED: OnceCell<()> = OnceCell::const_new();
+        INSTALLED
+            .get_or_init(async || install_definitions(&client).await.unwrap())
+            .await;
+
+        let namespace = testbed.namespace(prefix).await.unwrap();
+        let user = format!("operator-{}", namespace.name());
+        testbed.add_user(&user, Some("system:masters")).unwrap();
+        let settings = Settings {
+            client: testbed.client(&user).await.unwrap(),
+            plugins: plugins(),
+            scope: Scope::Namespace(namespace.name().to_owned()),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(run(settings, shutdown));
+        Self {
+            namespace,
+            client,
+            user,
+            stop,
+            task,
+        }
+    }
+
+    /// Access to one kind in the namespace.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        self.namespace.api(&self.client)
+    }
+
+    /// Creates a resource.
+    pub(crate) async fn create(&self, resource: &Value) -> Distribution {
+        let resource = serde_json::from_value(resource.clone()).unwrap();
+        self.api()
+            .create(&PostParams::default(), &resource)
+            .await
+            .unwrap()
+    }
+
+    /// Changes a resource.
+    pub(crate) async fn edit(&self, name: &str, change: Value) -> Distribution {
+        let api = self.api::<Distribution>();
+        api.patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap()
+    }
+
+    /// Waits until a resource's status speaks of its newest spec and satisfies `condition`.
+    pub(crate) async fn wait_for(
+        &self,
+        name: &str,
+        state: &str,
+        condition: impl Fn(&Distribution) -> bool,
+    ) -> Distribution {
+        let api = self.api::<Distribution>();
+        let holds = |cr: Option<&Distribution>| {
+            cr.is_some_and(|cr| {
+                let observed = cr
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.observed_generation);
+                observed == cr.metadata.generation && condition(cr)
+            })
+        };
+        eventually(&api, name, DEADLINE, state, holds)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Waits until a resource is ready.
+    pub(crate) async fn wait_until_ready(&self, name: &str) -> Distribution {
+        self.wait_for(name, "ready", |cr| phase(cr) == Some(Phase::Ready))
+            .await
+    }
+
+    /// Where the log of requests is now.
+    pub(crate) async fn mark(&self) -> Mark {
+        Testbed::shared().await.unwrap().audit().mark().unwrap()
+    }
+
+    /// What the operator wrote since, as `verb resource name`.
+    pub(crate) async fn writes_since(&self, mark: Mark) -> Vec<String> {
+        let requests = Testbed::shared()
+            .await
+            .unwrap()
+            .audit()
+            .requests(&self.user, mark)
+            .unwrap();
+        let is_write =
+            |one: &&AuditedRequest| !["get", "list", "watch"].contains(&one.verb.as_str());
+        requests
+            .iter()
+            .filter(is_write)
+            .map(|one| format!("{} {} {}", one.verb, one.resource, one.name))
+            .collect()
+    }
+
+    /// Stops the operator and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(DEADLINE, self.task)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
+/// Phase of a resource.
+pub(crate) fn phase(cr: &Distribution) -> Option<Phase> {
+    cr.status.as_ref()?.phase
+}
+
+/// A condition of a resource as `(status, reason, message)`.
+pub(crate) fn condition(cr: &Distribution, kind: &str) -> Option<(String, String, String)> {
+    let conditions = &cr.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|one| one.type_ == kind)?;
+    Some((
+        found.status.clone(),
+        found.reason.clone(),
+        found.message.clone(),
+    ))
+}
+
+/// The ConfigMap that a resource's configuration is in.
+pub(crate) fn config_map(cr: &Distribution) -> String {
+    cr.status
+        .as_ref()
+        .unwrap()
+        .config_generation
+        .as_ref()
+        .unwrap()
+        .config_map_name
+        .clone()
+        .unwrap()
+}
+
+/// `samples/minimal.yaml`.
+pub(crate) fn minimal() -> Value {
+    serde_saphyr::from_str(include_str!("../../../../samples/minimal.yaml")).unwrap()
+}
+
+fn plugins() -> Vec<Plugin> {
+    static LOADED: OnceLock<Vec<Plugin>> = OnceLock::new();
+    let load = || {
+        let host = Host::new(HostConfig::default()).unwrap();
+        let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
+        llsd_builtin::ADAPTERS.iter().map(load).collect()
+    };
+    LOADED.get_or_init(load).clone()
+}
