@@ -25,6 +25,6 @@ pub fn run() -> anyhow::Result<()> {
         "llsd render -f samples/minimal.yaml --output diff",
         &mut llsd(&["render", "-f", "samples/minimal.yaml", "--output", "diff"]),
     )?;
-    eprintln!("\nNext: cargo run -p llsd -- render -f samples/full.yaml --output objects");
+    eprintln!("\nNext: cargo run -p llsd -- render -f samples/full.yaml");
     Ok(())
 }

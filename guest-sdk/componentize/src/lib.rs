@@ -75,7 +75,7 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
     })?;
     wrap(&module).map_err(|source| Error::Encode {
         path: library,
-        source: source.into(),
+        source,
     })
 }
 
@@ -96,9 +96,8 @@ fn library(messages: &str) -> Option<PathBuf> {
         .filter(|message| message["reason"] == "compiler-artifact")
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .filter_map(|name| name.as_str().map(PathBuf::from))
-        .filter(|path| {
+        .rfind(|path| {
             path.extension()
                 .is_some_and(|extension| extension == "wasm")
         })
-        .next_back()
 }

@@ -1,5 +1,7 @@
 //! The command line as its users meet it: what goes to which stream, and how it ends.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

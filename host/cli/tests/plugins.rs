@@ -1,5 +1,7 @@
 //! The components that this repository ships, through the commands that their authors use.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -171,6 +173,8 @@ fn a_new_plugin_builds_passes_conformance_and_renders() {
         "base.yaml",
         "--plugin",
         "target/my-dialect.wasm",
+        "--schema",
+        "my-dialect/1.0",
     ];
     let config = succeed(&llsd(&crate_folder, &arguments));
     assert!(config.contains("base_url: http://vllm:8000"), "{config}");
