@@ -11,8 +11,6 @@ use crate::shell;
 pub struct OraclePaths {
     /// A Python environment for each release.
     pub venvs: PathBuf,
-    /// What each release ships: `<release>/<distribution>/<file>.yaml`.
-    pub bases: PathBuf,
     /// `validate_config.py`, `run_server.py` and `fake_vllm.py`.
     pub scripts: PathBuf,
     /// The Python 3.12 that was found.
@@ -29,10 +27,8 @@ pub fn ensure_oracle(cache: &Path) -> anyhow::Result<OraclePaths> {
         .arg("--cache")
         .arg(cache);
     shell::step("real server packages", &mut setup)?;
-    let oracle = cache.join("oracle");
     Ok(OraclePaths {
-        venvs: oracle.join("venvs"),
-        bases: oracle.join("bases"),
+        venvs: cache.join("oracle/venvs"),
         scripts,
         python,
     })
