@@ -18,22 +18,33 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
     #[command(flatten)]
-    adapters: adapters::Arguments,
+    adapters: adapters::PluginOptions,
 }
 
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
     let plugins = adapters::load(&arguments.adapters)?;
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
     runtime.block_on(async {
-        let client = Client::try_default().await.context("no cluster to talk to; set KUBECONFIG")?;
+        let client = Client::try_default()
+            .await
+            .context("no cluster to talk to; set KUBECONFIG")?;
         if arguments.dev {
             install_definitions(&client).await?;
         }
-        let scope = arguments.namespace.clone().map_or(Scope::Cluster, Scope::Namespace);
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let scope = arguments
+            .namespace
+            .clone()
+            .map_or(Scope::Cluster, Scope::Namespace);
+        let (mut terminate, mut interrupt) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
         let shutdown = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -41,7 +52,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             }
         };
         tracing::info!(plugins = plugins.len(), ?scope, "watching");
-        llsd_controller::run(Settings { client, plugins, scope }, shutdown).await;
+        llsd_controller::run(
+            Settings {
+                client,
+                plugins,
+                scope,
+            },
+            shutdown,
+        )
+        .await;
         Ok(Verdict::Done)
     })
 }
