@@ -1,7 +1,8 @@
 //! Writes the objects of a resource: only those that differ, and none that is somebody else's.
 //!
-//! Everything is looked at before anything is written. The Deployment comes last, when all that its
-//! pods need is there; image, configuration and variables change in that one write.
+//! Everything is looked at before anything is written. What the pods need comes first and adds to
+//! what is there; image, configuration and variables then change in one write of the Deployment. The
+//! Service follows it, so that a Deployment that is refused leaves everything as it was.
 
 use std::fmt::Debug;
 
@@ -27,7 +28,6 @@ pub(crate) enum Error {
         verb: &'static str,
         kind: String,
         name: String,
-        #[source]
         error: Box<kube::Error>,
     },
 }
@@ -65,8 +65,21 @@ pub(crate) async fn apply(
         claim.create().await?;
     }
     service_account.converge().await?;
+    let deployment = deployment.converge().await?;
     service.converge().await?;
-    deployment.converge().await
+    Ok(deployment)
+}
+
+impl Error {
+    /// Whether somebody has to change something; otherwise the API server may just be busy.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::NotOurs { .. } => true,
+            Self::Api { error, .. } => {
+                matches!(&**error, kube::Error::Api(answer) if answer.is_invalid() || answer.is_forbidden())
+            }
+        }
+    }
 }
 
 /// An object as it should be and as it is.

@@ -61,7 +61,6 @@ pub(crate) enum Error {
     #[error("the API server did not give the ConfigMap {name:?}: {error}")]
     Api {
         name: String,
-        #[source]
         error: Box<kube::Error>,
     },
 }

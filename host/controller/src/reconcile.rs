@@ -94,6 +94,12 @@ impl Error {
             Self::Secrets(secrets::Error::Api { .. }) | Self::Apply(_) | Self::Report(_) => false,
         }
     }
+
+    /// Whether it cannot go on without help. What the API server refuses is tried again all the
+    /// same: not everything that helps is watched.
+    pub(crate) fn needs_help(&self) -> bool {
+        self.waits_for_somebody() || matches!(self, Self::Apply(error) if error.is_refusal())
+    }
 }
 
 fn owner(cr: &Distribution) -> Owner {

@@ -48,7 +48,6 @@ impl Applied {
 #[error("the API server did not {verb}: {error}")]
 pub(crate) struct Error {
     verb: &'static str,
-    #[source]
     error: Box<kube::Error>,
 }
 
@@ -98,7 +97,9 @@ pub(crate) async fn report(
     let document = json!({
         "apiVersion": API_VERSION_V1ALPHA2,
         "kind": KIND,
-        "metadata": { "name": owner.name, "uid": owner.uid },
+        // What was computed from an old copy must not be written over a newer one: its times would
+        // move. The newer one is on its way through the watch.
+        "metadata": { "name": owner.name, "resourceVersion": cr.metadata.resource_version },
         "status": new,
     });
     let api = Api::<Distribution>::namespaced(client.clone(), &owner.namespace);
@@ -108,7 +109,7 @@ pub(crate) async fn report(
         .await
     {
         Ok(_) => Ok(()),
-        // It was deleted meanwhile, or made anew: there is nobody to tell.
+        // It was deleted or changed meanwhile: there is nobody to tell, or soon another pass.
         Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => Ok(()),
         Err(error) => Err(failed("take the status")(error)),
     }

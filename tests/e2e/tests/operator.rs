@@ -7,7 +7,9 @@ mod support;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -145,23 +147,26 @@ async fn a_label_on_a_ready_resource_writes_nothing() {
     operator.wait_until_ready("minimal").await;
     let mark = operator.mark().await;
 
+    let label = json!({"metadata": {"labels": {"touched": "yes"}}});
+    let touched = operator.edit("minimal", label).await;
     // A second resource is reconciled after the touch of the first, and tells that it is over.
-    operator
-        .edit(
-            "minimal",
-            json!({"metadata": {"labels": {"touched": "yes"}}}),
-        )
-        .await;
     let mut second = minimal();
     second["metadata"]["name"] = "second".into();
     operator.create(&second).await;
     operator.wait_until_ready("second").await;
-    let writes = operator.writes_since(mark).await;
-    let own: Vec<_> = writes
-        .iter()
-        .filter(|one| one.contains("minimal"))
+    let children: Vec<_> = operator
+        .writes_since(mark)
+        .await
+        .into_iter()
+        .filter(|one| one.contains("minimal") && !one.contains("llamastackdistributions"))
         .collect();
-    assert!(own.is_empty(), "{own:?}");
+    assert!(children.is_empty(), "{children:?}");
+    let api = operator.api::<Distribution>();
+    let now = api.get("minimal").await.unwrap();
+    assert_eq!(
+        now.metadata.resource_version,
+        touched.metadata.resource_version
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -306,6 +311,104 @@ async fn a_deployment_changed_by_hand_is_put_right() {
     eventually(&deployments, "minimal", DEADLINE, "put right", replicas)
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_added_to_a_running_server_and_removed_again_is_followed() {
+    let operator = Operator::start("storage").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let updated = |cr: &Distribution| {
+        condition(cr, "DeploymentUpdated").is_some_and(|(status, ..)| status == "True")
+    };
+    let deployments = operator.api::<Deployment>();
+
+    let with_storage = json!({"spec": {"workload": {"storage": {"size": "1Gi"}}}});
+    operator.edit("minimal", with_storage).await;
+    operator.wait_for("minimal", "updated", updated).await;
+    let spec = deployments.get("minimal").await.unwrap().spec.unwrap();
+    let strategy = spec.strategy.unwrap();
+    assert_eq!(strategy.type_.as_deref(), Some("Recreate"));
+    assert_eq!(strategy.rolling_update, None);
+    let volume = spec.template.spec.unwrap().volumes.unwrap().remove(0);
+    let claim = volume.persistent_volume_claim.unwrap().claim_name;
+    operator
+        .api::<PersistentVolumeClaim>()
+        .get(&claim)
+        .await
+        .unwrap();
+
+    let without_storage = json!({"spec": {"workload": {"storage": null}}});
+    operator.edit("minimal", without_storage).await;
+    operator.wait_until_ready("minimal").await;
+    let spec = deployments.get("minimal").await.unwrap().spec.unwrap();
+    let strategy = spec.strategy.unwrap();
+    assert_eq!(strategy.type_.as_deref(), Some("RollingUpdate"));
+    let volume = spec.template.spec.unwrap().volumes.unwrap().remove(0);
+    assert!(volume.empty_dir.is_some() && volume.persistent_volume_claim.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_override_waits_for_its_config_map_and_new_content_replaces_the_pods() {
+    let operator = Operator::start("override").await;
+    let mut resource = minimal();
+    resource["spec"] = json!({
+        "distribution": {"name": "starter"},
+        "overrideConfig": {"configMapName": "mine"},
+    });
+    operator.create(&resource).await;
+    let waits = |cr: &Distribution| {
+        condition(cr, "ConfigGenerated").is_some_and(|(_, reason, _)| reason == "ConfigMapNotFound")
+    };
+    operator
+        .wait_for("minimal", "waiting for its ConfigMap", waits)
+        .await;
+
+    let maps = operator.api::<ConfigMap>();
+    let holding = |text: &str| {
+        let map = json!({"metadata": {"name": "mine"}, "data": {"config.yaml": text}});
+        serde_json::from_value::<ConfigMap>(map).unwrap()
+    };
+    maps.create(&PostParams::default(), &holding("version: 2"))
+        .await
+        .unwrap();
+    operator.wait_until_ready("minimal").await;
+
+    maps.replace("mine", &PostParams::default(), &holding("version: 3"))
+        .await
+        .unwrap();
+    let deployments = operator.api::<Deployment>();
+    let replaced =
+        |one: Option<&Deployment>| one.and_then(|one| one.metadata.generation) == Some(2);
+    eventually(&deployments, "minimal", DEADLINE, "replaced", replaced)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_the_api_server_refuses_leaves_everything_as_it_was() {
+    let operator = Operator::start("refused").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+
+    let mounts = json!([{"name": "no-such-volume", "mountPath": "/x"}]);
+    let change =
+        json!({"networking": {"port": 9000}, "workload": {"overrides": {"volumeMounts": mounts}}});
+    operator.edit("minimal", json!({"spec": change})).await;
+    let failed = |cr: &Distribution| phase(cr) == Some(Phase::Failed);
+    let cr = operator.wait_for("minimal", "failed", failed).await;
+    let (_, reason, message) = condition(&cr, "DeploymentUpdated").unwrap();
+    assert_eq!(reason, "DeploymentUpdateFailed");
+    assert!(message.contains("no-such-volume"), "{message}");
+    assert_eq!(condition(&cr, "Available").unwrap().0, "True");
+    let deployment = operator.api::<Deployment>().get("minimal").await.unwrap();
+    assert_eq!(deployment.metadata.generation, Some(1));
+    let service = operator
+        .api::<Service>()
+        .get("minimal-service")
+        .await
+        .unwrap();
+    assert_eq!(service.spec.unwrap().ports.unwrap()[0].port, 8321);
 }
 
 #[tokio::test(flavor = "multi_thread")]

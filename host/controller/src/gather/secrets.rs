@@ -30,7 +30,6 @@ pub(crate) enum Error {
     #[error("the API server did not give the Secret {name:?}: {error}")]
     Api {
         name: String,
-        #[source]
         error: Box<kube::Error>,
     },
 }

@@ -51,7 +51,7 @@ pub(super) fn status(
     available(&mut conditions, rollout.as_ref());
     status.available_replicas = rollout.as_ref().map(|rollout| rollout.ready);
     status.phase = Some(match (outcome, &rollout) {
-        (Err(error), _) if error.waits_for_somebody() => Phase::Failed,
+        (Err(error), _) if error.needs_help() => Phase::Failed,
         (_, None) => Phase::Pending,
         (_, Some(rollout)) if rollout.is_done => Phase::Ready,
         (_, Some(_)) => Phase::Initializing,
