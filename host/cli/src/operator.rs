@@ -1,5 +1,7 @@
 //! `llsd operator`: watches a cluster's resources and serves them.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use kube::Client;
 use llsd_controller::{Scope, Settings, install_definitions};
@@ -27,6 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let plugins = adapters::load(&arguments.adapters)?;
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;

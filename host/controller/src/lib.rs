@@ -5,7 +5,9 @@
 //! is running. So every step before `apply` only reads, and `report` runs whatever happened.
 //!
 //! Not here yet: leader election (run one replica only), plugins from a registry, bases from image
-//! labels, rolling of pods when a secret value changes, and what `llsd_render::objects` refuses.
+//! labels, pods that follow a changed secret value, removal of ConfigMaps that no pod reads any more,
+//! takeover of another operator's fields, and what `llsd_render::objects` refuses. Children are read
+//! from the API server on every pass; only the resources themselves come from a watch.
 
 mod apply;
 mod context;
