@@ -1,5 +1,6 @@
 //! `cargo xtask <task>`: everything that is done to this repository, by hand or by CI.
 
+mod bench;
 mod control_plane;
 mod demo;
 mod generate;
@@ -25,6 +26,8 @@ enum Task {
     Demo,
     /// Run every test; fetches and builds what it needs into a cache outside the checkout
     Test,
+    /// Measure generation in the sandbox beside native code, and how soon a plugin is ready
+    Bench,
     /// Build every adapter to target/plugins/<name>.wasm
     Plugins,
     /// Start, stop or describe a control plane of the newest Kubernetes release
@@ -57,6 +60,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
+        Task::Bench => bench::run(),
         Task::Plugins => guests::build_all().map(|_| ()),
         Task::ControlPlane { action } => {
             let cache = shell::cache()?;

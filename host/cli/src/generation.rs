@@ -253,7 +253,8 @@ fn rejection(
     Diagnostic::error("invalid", field.as_str(), problem, fix)
 }
 
-fn notice(
+/// What the checks of the API remark, in the words of all findings.
+pub(crate) fn notice(
     Notice {
         field,
         problem,

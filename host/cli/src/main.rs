@@ -5,6 +5,7 @@
 
 mod adapters;
 mod check;
+mod convert;
 mod crd;
 mod diff;
 mod files;
@@ -35,6 +36,8 @@ enum Command {
     /// Write, inspect, run, test and compare schema adapters
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Write a resource in another version of the API
+    Convert(convert::Arguments),
     /// Print the custom resource definitions
     Crd(crd::Arguments),
     /// Watch a cluster's resources and serve them
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Render(arguments) => render::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Plugin(command) => plugin::run(&command),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
     };

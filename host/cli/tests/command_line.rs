@@ -153,3 +153,31 @@ fn every_sample_is_accepted_on_the_bases_inside_the_binary() {
         }
     }
 }
+
+#[test]
+fn an_old_resource_becomes_a_declarative_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.yaml");
+    let old = "apiVersion: llamastack.io/v1alpha1\nkind: LlamaStackDistribution\nmetadata: {name: my-llsd}\nspec:\n  replicas: 1\n  server:\n    distribution: {name: starter}\n    containerSpec:\n      env:\n      - {name: OLLAMA_INFERENCE_MODEL, value: 'llama3.2:1b'}\n      - {name: OLLAMA_URL, value: 'http://ollama:11434'}\n";
+    std::fs::write(&file, old).unwrap();
+    let file = file.to_str().unwrap();
+    let output = llsd(&["convert", "-f", file, "--lift-env"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let new = folder.path().join("new.yaml");
+    std::fs::write(&new, &output.stdout).unwrap();
+    let text = stdout(&output);
+    assert!(text.contains("llamastack.io/v1alpha2"), "{text}");
+    assert!(text.contains("endpoint: http://ollama:11434"), "{text}");
+    // The result is a resource that renders, and goes back to what it was.
+    let rendered = llsd(&["render", "-f", new.to_str().unwrap()]);
+    assert_eq!(rendered.status.code(), Some(0), "{}", stderr(&rendered));
+    assert!(stdout(&rendered).contains("model_id: llama3.2:1b"));
+    let there = llsd(&["convert", "-f", file]);
+    std::fs::write(&new, &there.stdout).unwrap();
+    let back = llsd(&["convert", "-f", new.to_str().unwrap(), "--to", "v1alpha1"]);
+    assert!(
+        stdout(&back).contains("OLLAMA_INFERENCE_MODEL"),
+        "{}",
+        stdout(&back)
+    );
+}

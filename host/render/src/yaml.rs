@@ -68,6 +68,13 @@ pub fn write(value: &Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
 }
 
+/// A key of a mapping whose value is still to come.
+enum Key {
+    /// A plain `<<`: the value is merged into the mapping.
+    Merge,
+    Text(String),
+}
+
 /// A collection that is being read.
 enum Open {
     List {
@@ -78,7 +85,7 @@ enum Open {
         anchor: usize,
         entries: Map<String, Value>,
         merges: Vec<Value>,
-        key: Option<String>,
+        key: Option<Key>,
     },
 }
 
@@ -98,6 +105,15 @@ impl Reader {
                 let tag = tag.map(|tag| tag.to_string());
                 let value = scalar::resolve(&text, plain, tag.as_deref())
                     .map_err(|what| Error::Unfit { line, what })?;
+                if plain
+                    && text == "<<"
+                    && let Some(Open::Map {
+                        key: key @ None, ..
+                    }) = self.open.last_mut()
+                {
+                    *key = Some(Key::Merge);
+                    return Ok(());
+                }
                 self.put(value, anchor, line)
             }
             Event::SequenceStart(_, anchor, _) => self.enter(Open::List {
@@ -158,9 +174,9 @@ impl Reader {
                 key,
                 ..
             }) => match key.take() {
-                None => *key = Some(key_text(value, line)?),
-                Some(name) if name == "<<" => merges.push(value),
-                Some(name) => {
+                None => *key = Some(Key::Text(key_text(value, line)?)),
+                Some(Key::Merge) => merges.push(value),
+                Some(Key::Text(name)) => {
                     entries.insert(name, value);
                 }
             },
@@ -288,7 +304,10 @@ mod tests {
         assert_eq!(read("a: 1\n---\nb: 2").unwrap_err(), Error::Documents(2));
         assert_eq!(read("").unwrap_err(), Error::Documents(0));
         assert!(matches!(read("a: [1, 2\nb: }"), Err(Error::Syntax { .. })));
-        assert_eq!(read(&"[".repeat(100)).unwrap_err(), Error::TooLarge);
+        assert_eq!(
+            read(&format!("{}{}", "[".repeat(100), "]".repeat(100))).unwrap_err(),
+            Error::TooLarge
+        );
     }
 
     #[test]

@@ -1,0 +1,53 @@
+//! Laws that hold for any value: what is written reads back, and order changes nothing but order.
+
+use llsd_render::{order, yaml};
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+
+fn values() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("finite", |number| number.is_finite())
+            .prop_map(Value::from),
+        texts().prop_map(Value::from),
+    ];
+    scalar.prop_recursive(4, 64, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map(texts(), inner, 0..6)
+                .prop_map(|entries| Value::Object(Map::from_iter(entries))),
+        ]
+    })
+}
+
+/// Any text, and often one that some YAML reader mistakes for something else.
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[-+]?[0-9_:.xobe]{1,12}",
+        "(?i)(yes|no|y|n|on|off|true|false|null|~|<<|=|\\.inf|\\.nan)",
+        "\\$\\{env\\.[A-Z_]{1,8}(:[=+][a-z]{0,4})?\\}",
+        "[ \\t\\n#:\\-?&*!|>'\"%@`{}\\[\\],a]{1,12}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn what_is_written_reads_back(value in values()) {
+        // Every configuration is a mapping.
+        let document = serde_json::json!({ "key": value });
+        let text = yaml::write(&document);
+        prop_assert_eq!(yaml::read(&text).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?, document);
+    }
+
+    #[test]
+    fn order_changes_nothing_but_order(base in values(), value in values()) {
+        prop_assert_eq!(order::like(&base, value.clone()), value);
+    }
+}
