@@ -17,7 +17,7 @@ pub type ControlPlaneBinaries = BTreeMap<String, PathBuf>;
 
 /// Builds every program that is not in the cache yet, with progress on stderr.
 pub fn ensure_control_plane(cache: &Path) -> anyhow::Result<ControlPlaneBinaries> {
-    let output = testbed(cache, ["build"])
+    let output = testbed(cache, ["build"])?
         .stderr(Stdio::inherit())
         .output()
         .context("could not start cargo")?;
@@ -34,27 +34,27 @@ pub fn ensure_control_plane(cache: &Path) -> anyhow::Result<ControlPlaneBinaries
 
 /// Starts a control plane of the newest release that stays until [`down`], and prints its variables.
 pub fn up(cache: &Path) -> anyhow::Result<()> {
-    run(&mut testbed(cache, ["up"]))
+    run(&mut testbed(cache, ["up"])?)
 }
 
 /// Stops what [`up`] started.
 pub fn down(cache: &Path) -> anyhow::Result<()> {
-    run(&mut testbed(cache, ["down"]))
+    run(&mut testbed(cache, ["down"])?)
 }
 
 /// Prints the variables of what [`up`] started, for `eval "$(cargo xtask control-plane env)"`.
 pub fn env(cache: &Path) -> anyhow::Result<()> {
-    run(&mut testbed(cache, ["env"]))
+    run(&mut testbed(cache, ["env"])?)
 }
 
 /// `command`, changed to run with one control plane of each release, which end when it does.
 ///
 /// Tests find them through `LLSD_TESTBED` and `LLSD_TESTBED_OLDEST`.
-pub fn with_control_planes(cache: &Path, command: &Command) -> Command {
+pub fn with_control_planes(cache: &Path, command: &Command) -> anyhow::Result<Command> {
     let mut run = testbed(
         cache,
         ["run", "--release", "newest", "--release", "oldest", "--"],
-    );
+    )?;
     run.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
@@ -62,29 +62,33 @@ pub fn with_control_planes(cache: &Path, command: &Command) -> Command {
             None => run.env_remove(name),
         };
     }
-    run
+    Ok(run)
 }
 
-fn testbed<'a>(cache: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = shell::cargo(&[
-        "run",
+/// The program, built with the features that the whole workspace has, so that nothing is built twice.
+fn testbed<'a>(
+    cache: &Path,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> anyhow::Result<Command> {
+    run(&mut shell::cargo(&[
+        "build",
         "--quiet",
-        "--package",
-        "llsd-testbed",
+        "--workspace",
         "--bin",
         "testbed",
-        "--",
-    ]);
+    ]))?;
+    let mut command = Command::new(shell::target().join("debug/testbed"));
     command
         .args(arguments.into_iter().map(OsStr::new))
+        .current_dir(shell::root())
         .env("LLSD_CACHE", cache);
-    command
+    Ok(command)
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().context("could not start cargo")?;
+    let status = command.status().context("could not start it")?;
     if !status.success() {
-        bail!("testbed: {status}");
+        bail!("{command:?}: {status}");
     }
     Ok(())
 }

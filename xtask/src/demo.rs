@@ -6,7 +6,7 @@ use crate::shell;
 pub fn run() -> anyhow::Result<()> {
     shell::step(
         "build llsd (the first time takes some minutes)",
-        &mut shell::cargo(&["build", "--package", "llsd"]),
+        &mut shell::cargo(&["build", "--workspace", "--bin", "llsd"]),
     )?;
     let llsd = |arguments: &[&str]| {
         let mut command = std::process::Command::new(shell::target().join("debug/llsd"));

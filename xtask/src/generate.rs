@@ -12,7 +12,7 @@ use crate::shell;
 pub fn run(check: bool) -> anyhow::Result<()> {
     shell::step(
         "build llsd",
-        &mut shell::cargo(&["build", "--package", "llsd"]),
+        &mut shell::cargo(&["build", "--workspace", "--bin", "llsd"]),
     )?;
     let mut stale = Vec::new();
     for (file, content) in files()? {

@@ -61,7 +61,7 @@ pub fn run() -> anyhow::Result<()> {
     let mut counts = Counts::default();
     let result = shell::watch(
         "unit, golden, property, hostile-guest, conformance, registry, control-plane and real-server tests",
-        &mut control_plane::with_control_planes(&cache, &tests),
+        &mut control_plane::with_control_planes(&cache, &tests)?,
         |line| counts.read(line),
     );
     println!("{} passed, {} failed", counts.passed, counts.failed);
