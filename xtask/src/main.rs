@@ -1,6 +1,7 @@
 //! `cargo xtask <task>`: everything that is done to this repository, by hand or by CI.
 
 mod bench;
+mod boundaries;
 mod control_plane;
 mod demo;
 mod generate;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check there is, cheapest first.
 
-use crate::{control_plane, generate, guests, oracle, shell, tools};
+use crate::{boundaries, control_plane, generate, guests, oracle, shell, tools};
 
 /// Runs them all, and ends with one line that counts the tests.
 pub fn run() -> anyhow::Result<()> {
@@ -9,6 +9,8 @@ pub fn run() -> anyhow::Result<()> {
         "formatting",
         &mut shell::cargo(&["fmt", "--all", "--check"]),
     )?;
+    eprintln!("==> boundaries of the core");
+    boundaries::check()?;
     shell::step(
         "clippy",
         &mut shell::cargo(&[

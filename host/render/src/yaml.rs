@@ -7,7 +7,7 @@
 
 mod scalar;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
@@ -92,7 +92,7 @@ enum Open {
 #[derive(Default)]
 struct Reader {
     open: Vec<Open>,
-    anchors: HashMap<usize, Value>,
+    anchors: BTreeMap<usize, Value>,
     documents: Vec<Value>,
     nodes: usize,
 }

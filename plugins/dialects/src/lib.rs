@@ -32,6 +32,41 @@ pub use dialects::{
 };
 pub use layout::Dialect;
 
+/// Makes a type answer the contract's four questions as an [`Adapter`] does.
+#[macro_export]
+macro_rules! answer_as {
+    ($plugin:ident, $adapter:expr) => {
+        const ADAPTER: $crate::Adapter = $adapter;
+
+        impl ::llsd_adapter_sdk::ProviderPack for $plugin {
+            fn describe() -> ::llsd_adapter_sdk::documents::Description {
+                ADAPTER.describe()
+            }
+
+            fn expand(
+                request: ::llsd_adapter_sdk::documents::ExpansionRequest,
+            ) -> ::llsd_adapter_sdk::Answer<::llsd_adapter_sdk::documents::Expansion> {
+                ADAPTER.expand(request)
+            }
+        }
+
+        impl ::llsd_adapter_sdk::SchemaAdapter for $plugin {
+            fn detect(
+                base: &::llsd_adapter_sdk::serde_json::Value,
+                hints: &::llsd_adapter_sdk::documents::Hints,
+            ) -> ::llsd_adapter_sdk::Detection {
+                ADAPTER.detect(base, hints)
+            }
+
+            fn assemble(
+                request: ::llsd_adapter_sdk::documents::AssemblyRequest,
+            ) -> ::llsd_adapter_sdk::Answer<::llsd_adapter_sdk::documents::Assembly> {
+                ADAPTER.assemble(request)
+            }
+        }
+    };
+}
+
 /// A schema adapter: who it is, and the dialects it serves, the current one first.
 #[derive(Debug)]
 pub struct Adapter {
