@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use llsd_api::{Distribution, Rejections, check};
-use llsd_render::objects::{Owner, objects};
+use llsd_render::objects::{ObjectInputs, Owner, objects};
 
 use crate::apply::{self, apply};
 use crate::context::Context;
@@ -17,6 +17,8 @@ use crate::report::{self, Applied, report};
 
 /// The net below the watches.
 const RESYNC: Duration = Duration::from_secs(3600);
+/// For an object of somebody else that stands in the way: no watch tells when it goes.
+const RECHECK: Duration = Duration::from_secs(60);
 /// For what may go away by itself.
 const RETRY: Duration = Duration::from_secs(10);
 
@@ -55,7 +57,13 @@ pub(crate) async fn reconcile(
     let owner = owner(cr);
     let outcome = converge(cr, &owner, &ctx).await;
     report(&ctx.client, cr, &owner, &outcome).await?;
-    outcome.map(|_| Action::requeue(RESYNC))
+    outcome.map(|applied| {
+        Action::requeue(if applied.is_complete() {
+            RESYNC
+        } else {
+            RECHECK
+        })
+    })
 }
 
 async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<Applied, Error> {
@@ -63,10 +71,15 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
     ctx.references.record(&owner.namespace, &checked);
     let gathered = gather(&ctx.client, &ctx.distributions, &checked, owner).await?;
     let plan = expand(&ctx.plugins, &checked, &gathered).await?;
-    let desired = objects(&checked, &gathered.image, &plan, owner)?;
+    let desired = objects(&ObjectInputs {
+        checked: &checked,
+        image: &gathered.image,
+        plan: &plan,
+        owner,
+    })?;
     resolve_secrets(&ctx.client, &plan, owner).await?;
-    let deployment = apply(&ctx.client, desired, owner).await?;
-    Ok(Applied::new(checked, gathered, plan, deployment))
+    let written = apply(&ctx.client, desired, owner).await?;
+    Ok(Applied::new(checked, gathered, plan, written))
 }
 
 /// A spec that was refused waits for its author, a missing object for its maker; both are watched.

@@ -16,6 +16,7 @@ use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
 use llsd_render::objects::{ConfigPlan, Owner};
 use serde_json::json;
 
+use crate::apply::Written;
 use crate::gather::Gathered;
 use crate::reconcile;
 
@@ -24,7 +25,7 @@ pub(crate) struct Applied {
     checked: Checked,
     gathered: Gathered,
     plan: ConfigPlan,
-    deployment: Deployment,
+    written: Written,
 }
 
 impl Applied {
@@ -32,14 +33,19 @@ impl Applied {
         checked: Checked,
         gathered: Gathered,
         plan: ConfigPlan,
-        deployment: Deployment,
+        written: Written,
     ) -> Self {
         Self {
             checked,
             gathered,
             plan,
-            deployment,
+            written,
         }
+    }
+
+    /// Whether every object is as it should be.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.written.shortfalls.is_empty()
     }
 }
 
@@ -65,7 +71,7 @@ pub(crate) async fn report(
         }
     };
     let running = match outcome {
-        Ok(applied) => Some(applied.deployment.clone()),
+        Ok(applied) => Some(applied.written.deployment.clone()),
         Err(_) => {
             let api = Api::<Deployment>::namespaced(client.clone(), &owner.namespace);
             let found = api

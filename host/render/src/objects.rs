@@ -2,9 +2,11 @@
 //! them, so that what it left running can be taken over.
 //!
 //! In: a checked resource, the image, what configures the server, and whom the objects belong to.
-//! Out: every object, complete and byte for byte, or what this operator cannot do for the resource
-//! yet. A field that is asked for and not honoured is refused, never dropped.
+//! Out: every object, complete and byte for byte, and what should no longer be there; or what this
+//! operator cannot do for the resource yet. A field that is asked for and not honoured is refused,
+//! never dropped.
 
+mod child;
 mod config_map;
 mod deployment;
 mod environment;
@@ -15,16 +17,14 @@ mod volume;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use llsd_api::checked::Checked;
 use llsd_api::{API_VERSION_V1ALPHA2, KIND, Rejections, labels};
-use serde::Serialize;
 
-use crate::digest;
 use crate::generate::Generated;
 
+pub use child::{Child, Kind, Need, Retired, Write};
 pub use config_map::config_map_name;
 pub use service::service_url;
 
@@ -59,80 +59,95 @@ pub enum ConfigPlan {
     DistributionDefault,
 }
 
-/// Everything that should exist for a resource.
+/// What the objects of a resource are made from.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectInputs<'a> {
+    /// The resource.
+    pub checked: &'a Checked,
+    /// The image that runs.
+    pub image: &'a str,
+    /// What configures the server.
+    pub plan: &'a ConfigPlan,
+    /// Whom the objects belong to.
+    pub owner: &'a Owner,
+}
+
+/// Everything that should exist for a resource, in the order in which it is written: what the pods
+/// need adds to what is there, then the pods change in one write, then what leads to them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
-    /// The generated file. Never changes: another file is another object.
-    pub config_map: Option<ConfigMap>,
-    /// The identity of the pods.
-    pub service_account: ServiceAccount,
-    /// The volume. Written once: the cluster refuses most changes.
-    pub claim: Option<PersistentVolumeClaim>,
-    /// The address inside the cluster.
-    pub service: Service,
+    /// What the pods need.
+    pub before: Vec<Child>,
     /// The pods.
-    pub deployment: Deployment,
+    pub deployment: Child,
+    /// What leads to the pods, and watches over them.
+    pub after: Vec<Child>,
+    /// What an earlier resource may have asked for, and this one does not.
+    pub retired: Vec<Retired>,
 }
 
 /// Builds every object of a resource.
-pub fn objects(
-    checked: &Checked,
-    image: &str,
-    plan: &ConfigPlan,
-    owner: &Owner,
-) -> Result<Desired, Rejections> {
+pub fn objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Rejections> {
+    let &ObjectInputs {
+        checked,
+        image,
+        plan,
+        owner,
+    } = inputs;
     unsupported::refuse(checked, plan, owner)?;
-    let mut desired = Desired {
-        config_map: config_map::config_map(plan, owner),
-        service_account: ServiceAccount {
-            metadata: metadata(owner, "-sa"),
-            ..ServiceAccount::default()
-        },
-        claim: volume::claim(checked, owner),
-        service: service::service(checked, owner),
-        deployment: deployment::deployment(checked, image, plan, owner),
+    let account = ServiceAccount {
+        metadata: metadata(owner, "-sa"),
+        ..ServiceAccount::default()
     };
-    desired.sign();
-    Ok(desired)
+    let config_map = config_map::config_map(plan, owner)
+        .map(|map| Child::new(Kind::ConfigMap, Write::Once, Need::Essential, &map));
+    let claim = volume::claim(checked, owner).map(|claim| {
+        Child::new(
+            Kind::PersistentVolumeClaim,
+            Write::Once,
+            Need::Essential,
+            &claim,
+        )
+    });
+    let account = Child::new(
+        Kind::ServiceAccount,
+        Write::Converge,
+        Need::Essential,
+        &account,
+    );
+    Ok(Desired {
+        before: config_map
+            .into_iter()
+            .chain(claim)
+            .chain([account])
+            .collect(),
+        deployment: Child::new(
+            Kind::Deployment,
+            Write::Converge,
+            Need::Essential,
+            &deployment::deployment(checked, image, plan, owner),
+        ),
+        after: vec![Child::new(
+            Kind::Service,
+            Write::Converge,
+            Need::Essential,
+            &service::service(checked, owner),
+        )],
+        retired: Vec::new(),
+    })
 }
 
 impl Desired {
-    /// Puts its digest on every object.
-    fn sign(&mut self) {
+    /// All objects, in the order in which they are written.
+    pub fn children(&self) -> impl Iterator<Item = &Child> {
         let Self {
-            config_map,
-            service_account,
-            claim,
-            service,
+            before,
             deployment,
+            after,
+            retired: _,
         } = self;
-        if let Some(config_map) = config_map {
-            let digest = digest_of(config_map);
-            annotate(&mut config_map.metadata, digest);
-        }
-        if let Some(claim) = claim {
-            let digest = digest_of(claim);
-            annotate(&mut claim.metadata, digest);
-        }
-        let digest = digest_of(service_account);
-        annotate(&mut service_account.metadata, digest);
-        let digest = digest_of(service);
-        annotate(&mut service.metadata, digest);
-        let digest = digest_of(deployment);
-        annotate(&mut deployment.metadata, digest);
+        before.iter().chain([deployment]).chain(after)
     }
-}
-
-fn digest_of(object: &impl Serialize) -> String {
-    let value = serde_json::to_value(object).unwrap_or_default();
-    digest::of(value.to_string().as_bytes())
-}
-
-fn annotate(metadata: &mut ObjectMeta, digest: String) {
-    metadata
-        .annotations
-        .get_or_insert_default()
-        .insert(DESIRED_DIGEST.to_owned(), digest);
 }
 
 /// Name, labels and owner of the object `<resource><suffix>`.

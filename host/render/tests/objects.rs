@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{Counts, Part, ReadAs, Startup};
-use llsd_api::FieldPath;
 use llsd_api::checked::{Checked, Reference, review};
-use llsd_render::objects::{ConfigPlan, Desired, Owner, objects};
+use llsd_api::{FieldPath, Rejections};
+use llsd_render::objects::{ConfigPlan, Desired, ObjectInputs, Owner, objects};
 use llsd_render::{Generated, PodVariable, Reason, Receipt, ValueSource};
 use serde_json::{Value, json};
 
@@ -17,10 +17,7 @@ const IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1";
 fn the_objects_of_the_minimal_sample() {
     let sample = include_str!("../../../samples/minimal.yaml");
     let checked = checked(serde_saphyr::from_str(sample).unwrap());
-    golden(
-        "minimal",
-        &objects(&checked, IMAGE, &generated(Vec::new()), &owner()).unwrap(),
-    );
+    golden("minimal", &built(&checked, &generated(Vec::new())).unwrap());
 }
 
 #[test]
@@ -49,7 +46,7 @@ fn the_objects_of_a_resource_with_storage_secrets_and_several_pods() {
     };
     golden(
         "storage",
-        &objects(&checked, IMAGE, &generated(vec![variable]), &owner()).unwrap(),
+        &built(&checked, &generated(vec![variable])).unwrap(),
     );
 }
 
@@ -63,7 +60,7 @@ fn a_resource_that_asks_for_nothing_gets_the_template_of_the_first_operator() {
     }));
     golden(
         "default",
-        &objects(&checked, IMAGE, &ConfigPlan::DistributionDefault, &owner()).unwrap(),
+        &built(&checked, &ConfigPlan::DistributionDefault).unwrap(),
     );
 }
 
@@ -84,7 +81,7 @@ fn what_is_not_done_yet_is_refused_by_its_path() {
         source: ValueSource::Part(reference(), Part::Host),
         read_as: ReadAs::Text,
     };
-    let refused = objects(&checked, IMAGE, &generated(vec![part]), &owner()).unwrap_err();
+    let refused = built(&checked, &generated(vec![part])).unwrap_err();
     let fields: Vec<_> = refused.iter().map(|one| one.field.to_string()).collect();
     assert_eq!(
         fields,
@@ -96,19 +93,21 @@ fn what_is_not_done_yet_is_refused_by_its_path() {
     );
 }
 
+fn built(checked: &Checked, plan: &ConfigPlan) -> Result<Desired, Rejections> {
+    objects(&ObjectInputs {
+        checked,
+        image: IMAGE,
+        plan,
+        owner: &owner(),
+    })
+}
+
 fn golden(name: &str, desired: &Desired) {
-    let Desired {
-        config_map,
-        service_account,
-        claim,
-        service,
-        deployment,
-    } = desired;
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("golden");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    let all = json!([config_map, service_account, claim, service, deployment]);
+    let all: Vec<_> = desired.children().map(|child| &child.object).collect();
     settings.bind(|| insta::assert_json_snapshot!(name, all));
 }
 

@@ -34,7 +34,7 @@ pub(super) fn status(
     };
     match outcome {
         Ok(applied) => {
-            succeed(&mut conditions, &applied.plan);
+            succeed(&mut conditions, applied);
             status.config_generation =
                 config_generation(applied, owner, old.config_generation.as_ref(), now);
             status.resolved_distribution = Some(resolved(applied));
@@ -60,8 +60,8 @@ pub(super) fn status(
     status
 }
 
-fn succeed(conditions: &mut Conditions, plan: &ConfigPlan) {
-    let message = match plan {
+fn succeed(conditions: &mut Conditions, applied: &Applied) {
+    let message = match &applied.plan {
         ConfigPlan::Generated(generated) => {
             format!(
                 "generated {} providers and {} resources",
@@ -88,7 +88,10 @@ fn succeed(conditions: &mut Conditions, plan: &ConfigPlan) {
         reason::ALL_SECRETS_FOUND,
         "every reference leads to a key",
     );
-    let message = "the Deployment holds what the spec asks for";
+    let mut message = "the Deployment holds what the spec asks for".to_owned();
+    for shortfall in &applied.written.shortfalls {
+        message.push_str(&format!("\n{shortfall}"));
+    }
     conditions.set(
         condition::DEPLOYMENT_UPDATED,
         true,
