@@ -34,7 +34,9 @@ pub fn canonical(value: &impl serde::Serialize) -> String {
     // `Value` keeps the text well-formed even if a future document broke that.
     let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
     value.sort_all_objects();
-    value.to_string()
+    let text = serde_json::to_string(&value).unwrap_or_default();
+    abandon(value);
+    text
 }
 
 /// Reads a document of the expected shape.
@@ -120,8 +122,17 @@ fn answer<Q: Document, R: Document>(
 ) -> Answer<Text> {
     let request = read::<Q>(request).map_err(|problem| vec![problem])?;
     let Outcome { output, warnings } = ask(request)?;
+    let text = write(&output);
+    abandon(output);
     Ok(Outcome {
-        output: write(&output),
+        output: text,
         warnings,
     })
+}
+
+/// Drops a value where that is of use: the memory of a guest ends with the call.
+fn abandon<T>(value: T) {
+    if cfg!(target_family = "wasm") {
+        std::mem::forget(value);
+    }
 }

@@ -26,3 +26,8 @@ pub mod golden;
 pub use adapter::{Detection, ProviderPack, SchemaAdapter};
 pub use diagnostic::{Answer, Diagnostic, Diagnostics, Outcome, Severity};
 pub use serde_json;
+
+// Faster than the standard library's on WebAssembly, and smaller; see decision 7.
+#[cfg(target_family = "wasm")]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();

@@ -1,72 +1,54 @@
 //! The provider catalogue: which keys a provider type takes in a release.
 //!
 //! In: the text of a slice (columns and marks are explained in `catalog/extract.py`). Out: one line
-//! of it, taken apart only as far as somebody asks. A guest starts afresh on every call, so nothing is
-//! parsed ahead: the lines are sorted and a look-up bisects the text.
+//! of it, taken apart only as far as somebody asks.
 
-use crate::layout::{Dialect, Kind, Slice};
+pub(crate) mod slice;
+
+use slice::Slice;
+
+use crate::layout::{Dialect, Kind};
 use crate::release::Release;
 use crate::{apis, names};
 
 /// The catalogue of a dialect for a release, or for any release of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Catalog {
-    /// The slice to go by.
-    text: &'static str,
-    /// Where else to look while the release is unknown, oldest first.
-    older: &'static [Slice],
+    /// The slices to look into, oldest first; the last one is gone by.
+    slices: &'static [Slice],
 }
 
 impl Catalog {
     /// The slice of a known release; otherwise the newest, backed by the older ones, so that a
     /// provider that some release of the dialect has is never called unknown.
     pub(crate) fn of(dialect: &'static Dialect, release: Option<Release>) -> Self {
-        let Some((newest, older)) = dialect.slices.split_last() else {
-            return Self {
-                text: "",
-                older: &[],
-            };
+        let all = dialect.slices;
+        let Some(release) = release else {
+            return Self { slices: all };
         };
-        match release {
-            None => Self {
-                text: newest.text,
-                older,
-            },
-            Some(release) => {
-                let slice = dialect
-                    .slices
-                    .iter()
-                    .rev()
-                    .find(|slice| slice.from <= release);
-                Self {
-                    text: slice
-                        .unwrap_or(dialect.slices.first().unwrap_or(newest))
-                        .text,
-                    older: &[],
-                }
-            }
+        let newest = all.iter().rposition(|slice| slice.from <= release);
+        let chosen = newest.unwrap_or(0);
+        Self {
+            slices: all.get(chosen..=chosen).unwrap_or_default(),
         }
     }
 
     /// One provider type of an API.
     pub(crate) fn find(&self, api: &str, provider_type: &str) -> Option<Provider> {
-        self.texts()
-            .find_map(|text| bisect(text, api, provider_type))
+        self.newest_first()
+            .find_map(|slice| slice.find(api, provider_type))
     }
 
     /// Whether every release that may be running has this type.
     pub(crate) fn is_everywhere(&self, api: &str, provider_type: &str) -> bool {
-        self.texts()
-            .all(|text| bisect(text, api, provider_type).is_some())
+        self.newest_first()
+            .all(|slice| slice.find(api, provider_type).is_some())
     }
 
     /// The provider types of an API, in order of their type.
     pub(crate) fn types(&self, api: &str) -> Vec<Provider> {
         let mut all: Vec<Provider> = Vec::new();
-        for provider in self
-            .texts()
-            .flat_map(|text| section(text, api).filter_map(Provider::parse))
-        {
+        for provider in self.newest_first().flat_map(|slice| slice.types(api)) {
             if let Err(place) =
                 all.binary_search_by_key(&provider.provider_type, |known| known.provider_type)
             {
@@ -78,20 +60,19 @@ impl Catalog {
 
     /// The API of this name, in the release's spelling, also under its other name.
     pub(crate) fn api(&self, name: &str) -> Option<&'static str> {
-        let exact = |name: &str| self.apis().into_iter().find(|api| apis::same(api, name));
+        let exact = |name: &str| {
+            self.newest_first()
+                .flat_map(Slice::apis)
+                .find(|api| apis::same(api, name))
+        };
         exact(name).or_else(|| exact(apis::other_name(name)?))
     }
 
     /// Every API that has providers, sorted.
     pub(crate) fn apis(&self) -> Vec<&'static str> {
         let mut all: Vec<&'static str> = Vec::new();
-        for api in self
-            .texts()
-            .flat_map(|text| text.lines().filter_map(|line| line.split(' ').next()))
-        {
-            if all.last() != Some(&api) {
-                names::insert_sorted(&mut all, api);
-            }
+        for api in self.newest_first().flat_map(Slice::apis) {
+            names::insert_sorted(&mut all, api);
         }
         all
     }
@@ -102,45 +83,9 @@ impl Catalog {
         names::choose(name, types.iter().map(|provider| provider.name()))
     }
 
-    fn texts(&self) -> impl Iterator<Item = &'static str> + use<> {
-        std::iter::once(self.text).chain(self.older.iter().rev().map(|slice| slice.text))
+    fn newest_first(&self) -> impl Iterator<Item = &'static Slice> {
+        self.slices.iter().rev()
     }
-}
-
-/// Finds the line that begins with `api type `.
-fn bisect(text: &'static str, api: &str, provider_type: &str) -> Option<Provider> {
-    let bytes = text.as_bytes();
-    let (mut low, mut high) = (0, bytes.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let start = bytes
-            .get(low..middle)?
-            .iter()
-            .rposition(|b| *b == b'\n')
-            .map_or(low, |at| low + at + 1);
-        let end = bytes
-            .get(middle..high)?
-            .iter()
-            .position(|b| *b == b'\n')
-            .map_or(high, |at| middle + at);
-        let line = text.get(start..end)?;
-        let mut words = line.split(' ');
-        let key = (words.next()?, words.next()?);
-        match (api, provider_type).cmp(&key) {
-            std::cmp::Ordering::Less => high = start,
-            std::cmp::Ordering::Equal => return Provider::parse(line),
-            std::cmp::Ordering::Greater => low = end + 1,
-        }
-    }
-    None
-}
-
-/// The lines of one API.
-fn section(text: &'static str, api: &str) -> impl Iterator<Item = &'static str> {
-    text.lines().filter(move |line| {
-        line.strip_prefix(api)
-            .is_some_and(|rest| rest.starts_with(' '))
-    })
 }
 
 /// One line of the catalogue.
@@ -347,7 +292,8 @@ mod tests {
                 for line in lines {
                     let mut words = line.split(' ');
                     let (api, kind) = (words.next().unwrap(), words.next().unwrap());
-                    let found = bisect(slice.text, api, kind)
+                    let found = slice
+                        .find(api, kind)
                         .unwrap_or_else(|| panic!("{}: {line}", dialect.id));
                     assert_eq!(found.provider_type, kind);
                     assert_eq!(line.split(' ').count(), 7, "{line}");
@@ -355,9 +301,9 @@ mod tests {
                         assert!(!field.name.is_empty(), "{line}");
                     }
                 }
-                assert!(bisect(slice.text, "inference", "remote::nothing").is_none());
-                assert!(bisect(slice.text, "", "").is_none());
-                assert!(bisect(slice.text, "zzz", "zzz").is_none());
+                assert!(slice.find("inference", "remote::nothing").is_none());
+                assert!(slice.find("", "").is_none());
+                assert!(slice.find("zzz", "zzz").is_none());
             }
         }
     }

@@ -3,13 +3,18 @@
 //! Each is built from the one before with what changed. A plugin that names two of them carries
 //! only their slices of the catalogue.
 
+use crate::catalog::slice::{self, Slice};
 use crate::env::Syntax;
-use crate::layout::{Dialect, Kind, Slice, State, Store, Telemetry};
+use crate::layout::{Dialect, Kind, State, Store, Telemetry};
 use crate::release::Release;
 
 macro_rules! slices {
     ($($from:expr => $file:literal),+ $(,)?) => {
-        &[$(Slice { from: $from, text: include_str!(concat!("../catalog/", $file, ".txt")) }),+]
+        &[$({
+            const TEXT: &str = include_str!(concat!("../catalog/", $file, ".txt"));
+            const LINES: [u16; slice::count_lines(TEXT)] = slice::line_starts(TEXT);
+            Slice { from: $from, text: TEXT, lines: &LINES }
+        }),+]
     };
 }
 

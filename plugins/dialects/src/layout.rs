@@ -1,5 +1,6 @@
 //! How a range of releases lays its file out.
 
+use crate::catalog::slice::Slice;
 use crate::env::Syntax;
 use crate::release::Release;
 
@@ -115,13 +116,4 @@ pub(crate) enum Telemetry {
     Switch,
     /// Only the variables of OpenTelemetry.
     Variables,
-}
-
-/// The catalogue of one release, used from `from` on.
-#[derive(Debug)]
-pub(crate) struct Slice {
-    /// First release that it is used for.
-    pub(crate) from: Release,
-    /// The text that `catalog/extract.py` printed.
-    pub(crate) text: &'static str,
 }

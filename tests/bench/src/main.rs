@@ -57,11 +57,11 @@ fn main() -> anyhow::Result<()> {
         "full generation (detect, expand, assemble) of samples/full.yaml, {RUNS} runs each, alternating"
     );
     println!(
-        "  native    p50 {:>7.0?}  p99 {:>7.0?}",
+        "  native    p50 {:>8.1?}  p99 {:>8.1?}",
         native.p50, native.p99
     );
     println!(
-        "  sandbox   p50 {:>7.0?}  p99 {:>7.0?}",
+        "  sandbox   p50 {:>8.1?}  p99 {:>8.1?}",
         sandbox.p50, sandbox.p99
     );
     println!(
@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<()> {
     let remembering = Host::new(HostConfig::default())?.load(&bytes, Origin::BuiltIn)?;
     work.generate(&remembering)?;
     let recalled = measure(RUNS, || work.generate(&remembering))?;
-    println!("  remembered answers: p50 {:.0?}", recalled.p50);
+    println!("  remembered answers: p50 {:.1?}", recalled.p50);
 
     let folder = tempfile::tempdir()?;
     let cached = || -> anyhow::Result<Host> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{Expansion, Object, PlacedProvider};
+use llsd_adapter_sdk::exchange::canonical;
 use llsd_adapter_sdk::serde_json::Value;
 
 use super::base::Stack;
@@ -146,8 +147,10 @@ pub(super) fn complete(stack: &mut Stack, data_dir: &str) {
                     "missing-setting",
                     format!("{path}.{place}"),
                     format!(
-                        "{} does not start without {}, and the base sets it to {value}, which is nothing by default",
-                        known.provider_type, field.name
+                        "{} does not start without {}, and the base sets it to {}, which is nothing by default",
+                        known.provider_type,
+                        field.name,
+                        canonical(value)
                     ),
                     fix,
                 ),
