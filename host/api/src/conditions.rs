@@ -78,6 +78,10 @@ pub mod reason {
     pub const REPLICAS_UNAVAILABLE: &str = "ReplicasUnavailable";
     /// Pods are being replaced.
     pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
+    /// Something keeps pods from running; the message says what.
+    pub const PODS_FAILING: &str = "PodsFailing";
+    /// Another operator, which made the resource's objects, still runs.
+    pub const OTHER_OPERATOR_RUNNING: &str = "OtherOperatorRunning";
     /// As v1alpha1 reports it.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
     /// As v1alpha1 reports it, also while the Deployment is only pending.

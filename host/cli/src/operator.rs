@@ -19,6 +19,9 @@ pub(crate) struct Arguments {
     /// Serve this namespace only
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
+    /// Keep what belongs to the operator itself in this namespace; the kubeconfig's by default
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
+    operator_namespace: Option<String>,
     #[command(flatten)]
     adapters: adapters::PluginOptions,
 }
@@ -54,12 +57,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
                 _ = interrupt.recv() => {}
             }
         };
+        let home = arguments
+            .operator_namespace
+            .clone()
+            .unwrap_or_else(|| client.default_namespace().to_owned());
         tracing::info!(plugins = plugins.len(), ?scope, "watching");
         llsd_controller::run(
             Settings {
                 client,
                 plugins,
                 scope,
+                home,
             },
             shutdown,
         )

@@ -1,16 +1,24 @@
 //! Writes the objects of a resource: only those that differ, and none that is somebody else's.
 //!
-//! Everything is looked at before anything is written. What the pods need comes first and adds to
-//! what is there; image, configuration and variables then change in one write of the Deployment. What
-//! leads to the pods follows it, so that a Deployment that is refused leaves everything as it was.
-//! What is no longer wanted goes last.
+//! Everything is looked at before anything is written, and looking costs no request. What the pods
+//! need comes first and adds to what is there; image, configuration and variables then change in one
+//! write of the Deployment. What leads to the pods follows it, so that a Deployment that is refused
+//! leaves everything as it was. What is no longer wanted goes last.
+
+mod prune;
+pub(crate) mod takeover;
+mod write;
+
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::{Client, ResourceExt};
-use llsd_api::labels::FIELD_MANAGER;
-use llsd_render::objects::{Child, DESIRED_DIGEST, Desired, Kind, Need, Owner, Retired, Write};
+use llsd_api::labels;
+use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired};
 use serde_json::Value;
+
+use crate::view::{View, mounted_config_maps};
+use write::Pair;
 
 /// Why an object was not written.
 #[derive(Debug, thiserror::Error)]
@@ -39,32 +47,42 @@ pub(crate) struct Written {
     pub(crate) shortfalls: Vec<Error>,
 }
 
+/// The cluster, to be looked at and written to for one resource.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) view: &'a View,
+    pub(crate) owner: &'a Owner,
+    /// Whether the resource names a distribution and not an image: then pods that were taken over go
+    /// on with the release that they run.
+    pub(crate) takes_any_release: bool,
+}
+
 /// Brings the cluster to what is desired.
-pub(crate) async fn apply(
-    client: &Client,
-    desired: Desired,
-    owner: &Owner,
-) -> Result<Written, Error> {
+pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Written, Error> {
     let Desired {
         before,
         deployment,
         after,
         retired,
     } = desired;
+    let config_map = generated(&before);
     let mut shortfalls = Vec::new();
-    let before = look(client, before, owner, &mut shortfalls).await?;
-    let deployment = Pair::look(client, deployment, owner).await?;
-    let after = look(client, after, owner, &mut shortfalls).await?;
+    let before = look(target, before, &mut shortfalls)?;
+    let deployment = Pair::look(target, deployment)?;
+    let after = look(target, after, &mut shortfalls)?;
 
-    write(before, &mut shortfalls).await?;
-    let deployment = serde_json::to_value(deployment.write().await?)?;
+    write(target, before, &mut shortfalls).await?;
+    let deployment = serde_json::to_value(&*deployment.write(target).await?)?;
     let deployment: Deployment = serde_json::from_value(deployment)?;
-    write(after, &mut shortfalls).await?;
+    write(target, after, &mut shortfalls).await?;
+    let is_rolled_out = is_rolled_out(&deployment);
+    let retired = retired
+        .into_iter()
+        .filter(|one| is_rolled_out || !one.kind.is_read_by_pods())
+        .chain(superfluous(target, config_map.filter(|_| is_rolled_out)));
     for one in retired {
-        if one.kind.is_read_by_pods() && !is_rolled_out(&deployment) {
-            continue;
-        }
-        if let Err(error) = remove(client, &one, owner).await {
+        if let Err(error) = remove(target, &one).await {
             shortfalls.push(error);
         }
     }
@@ -88,16 +106,15 @@ impl Error {
 }
 
 /// Looks at all of them. What a server can do without and cannot be had is left out.
-async fn look(
-    client: &Client,
+fn look(
+    target: Target<'_>,
     children: Vec<Child>,
-    owner: &Owner,
     shortfalls: &mut Vec<Error>,
 ) -> Result<Vec<Pair>, Error> {
     let mut pairs = Vec::new();
     for child in children {
         let need = child.need;
-        match Pair::look(client, child, owner).await {
+        match Pair::look(target, child) {
             Ok(pair) => pairs.push(pair),
             Err(error) if need == Need::Optional => shortfalls.push(error),
             Err(error) => return Err(error),
@@ -106,10 +123,14 @@ async fn look(
     Ok(pairs)
 }
 
-async fn write(pairs: Vec<Pair>, shortfalls: &mut Vec<Error>) -> Result<(), Error> {
+async fn write(
+    target: Target<'_>,
+    pairs: Vec<Pair>,
+    shortfalls: &mut Vec<Error>,
+) -> Result<(), Error> {
     for pair in pairs {
-        let need = pair.desired.need;
-        match pair.write().await {
+        let need = pair.need();
+        match pair.write(target).await {
             Ok(_) => {}
             Err(error) if need == Need::Optional => shortfalls.push(error),
             Err(error) => return Err(error),
@@ -118,90 +139,64 @@ async fn write(pairs: Vec<Pair>, shortfalls: &mut Vec<Error>) -> Result<(), Erro
     Ok(())
 }
 
-/// Deletes an object, if it is ours.
-async fn remove(client: &Client, retired: &Retired, owner: &Owner) -> Result<(), Error> {
+/// Deletes an object, if it is there and ours.
+async fn remove(target: Target<'_>, retired: &Retired) -> Result<(), Error> {
     let &Retired { kind, ref name } = retired;
-    let api = api(client, kind, owner);
-    let found = api
-        .get_metadata_opt(name)
-        .await
-        .map_err(|error| failure("give", kind, name, error))?;
-    let Some(uid) = found
-        .filter(|object| is_ours(object, owner))
-        .and_then(|object| object.metadata.uid)
-    else {
+    let namespace = &target.owner.namespace;
+    let Some(found) = target.view.child(kind, namespace, name) else {
         return Ok(());
     };
-    let same = Preconditions {
-        uid: Some(uid),
-        resource_version: None,
+    if !write::is_ours(&*found, target.owner) {
+        return Ok(());
+    }
+    write::delete(target, kind, name, found.uid()).await?;
+    if let Some(cache) = target.view.of(kind) {
+        cache.forget(namespace, name);
+    }
+    Ok(())
+}
+
+/// The generated ConfigMap among the objects: the one whose content names it.
+fn generated(before: &[Child]) -> Option<String> {
+    let is_generated = |child: &&Child| {
+        child.kind == Kind::ConfigMap && child.object["immutable"] == Value::Bool(true)
     };
-    let parameters = DeleteParams::background().preconditions(same);
-    match api.delete(name, &parameters).await {
-        Ok(_) => Ok(()),
-        // Somebody else was faster.
-        Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => Ok(()),
-        Err(error) => Err(failure("delete", kind, name, error)),
-    }
+    Some(before.iter().find(is_generated)?.name.clone())
 }
 
-/// An object as it should be and as it is.
-struct Pair {
-    api: Api<DynamicObject>,
-    desired: Child,
-    live: Option<DynamicObject>,
-}
-
-impl Pair {
-    async fn look(client: &Client, desired: Child, owner: &Owner) -> Result<Self, Error> {
-        let api = api(client, desired.kind, owner);
-        let live = api
-            .get_opt(&desired.name)
-            .await
-            .map_err(|error| failure("give", desired.kind, &desired.name, error))?;
-        match live {
-            Some(object) if !is_ours(&object, owner) => Err(Error::NotOurs {
-                kind: desired.kind,
-                name: desired.name,
-            }),
-            live => Ok(Self { api, desired, live }),
-        }
-    }
-
-    /// Writes the object, unless it is what it should be or cannot be changed.
-    async fn write(self) -> Result<DynamicObject, Error> {
-        let Self { api, desired, live } = self;
-        match live {
-            Some(live) if desired.write == Write::Once || is_current(&live, &desired.object)? => {
-                return Ok(live);
-            }
-            _ => {}
-        }
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        api.patch(&desired.name, &parameters, &Patch::Apply(&desired.object))
-            .await
-            .map_err(|error| failure("take", desired.kind, &desired.name, error))
-    }
-}
-
-fn api(client: &Client, kind: Kind, owner: &Owner) -> Api<DynamicObject> {
-    Api::namespaced_with(client.clone(), &owner.namespace, &kind.resource())
-}
-
-fn is_ours(object: &impl ResourceExt, owner: &Owner) -> bool {
-    object
-        .owner_references()
+/// Generated ConfigMaps that no pod needs any more, once the current one is rolled out.
+fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
+    let Some(current) = current else {
+        return Vec::new();
+    };
+    let Owner { namespace, name, .. } = target.owner;
+    let is_generated = |object: &kube::api::DynamicObject| {
+        object.name_any().starts_with(&format!("{name}-config-"))
+            && object.labels().contains_key(labels::COMPONENT)
+            && write::is_ours(object, target.owner)
+    };
+    let maps = target
+        .view
+        .of(Kind::ConfigMap)
+        .map(|cache| cache.find(namespace, is_generated))
+        .unwrap_or_default();
+    let is_of_resource = |set: &kube::api::DynamicObject| {
+        set.labels().get(labels::INSTANCE) == Some(name)
+    };
+    let sets = target.view.replica_sets.find(namespace, is_of_resource);
+    let mounted: BTreeSet<String> = sets
         .iter()
-        .any(|one| one.uid == owner.uid)
-}
-
-fn failure(verb: &'static str, kind: Kind, name: &str, error: kube::Error) -> Error {
-    Error::Api {
-        verb,
-        kind,
-        name: name.to_owned(),
-        error: Box::new(error),
-    }
+        .flat_map(|set| mounted_config_maps(set))
+        .map(str::to_owned)
+        .collect();
+    let retire = |name| Retired {
+        kind: Kind::ConfigMap,
+        name,
+    };
+    prune::superfluous(&maps, &current, &mounted)
+        .into_iter()
+        .map(retire)
+        .collect()
 }
 
 /// Whether no pod of an older template is left.
@@ -210,16 +205,6 @@ fn is_rolled_out(deployment: &Deployment) -> bool {
         status.observed_generation >= deployment.metadata.generation
             && status.replicas == status.updated_replicas
     })
-}
-
-/// Whether an object was written for what is desired now, and nobody has changed it since. The
-/// digest tells of fields that are no longer wanted, the comparison of fields that others changed.
-fn is_current(live: &DynamicObject, desired: &Value) -> Result<bool, Error> {
-    let digest = live.annotations().get(DESIRED_DIGEST).map(String::as_str);
-    Ok(
-        digest == desired["metadata"]["annotations"][DESIRED_DIGEST].as_str()
-            && holds(&serde_json::to_value(live)?, desired),
-    )
 }
 
 /// Whether everything that is wanted is there; the API server adds its defaults, which do not count.

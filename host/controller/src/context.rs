@@ -7,7 +7,10 @@ use kube::Client;
 use llsd_plugin::Plugin;
 use llsd_render::distributions::KnownDistribution;
 
+use crate::gather::Contents;
 use crate::references::References;
+use crate::report::{Events, Recent};
+use crate::view::View;
 
 /// Shared by all reconciliations of one operator.
 pub(crate) struct Context {
@@ -18,4 +21,12 @@ pub(crate) struct Context {
     pub(crate) distributions: BTreeMap<String, KnownDistribution>,
     /// Which resources wait for which Secrets and ConfigMaps.
     pub(crate) references: Arc<References>,
+    /// What is known of the cluster.
+    pub(crate) view: Arc<View>,
+    /// What referenced objects hold.
+    pub(crate) contents: Contents,
+    /// What was written on statuses.
+    pub(crate) recent: Recent,
+    /// Where events go.
+    pub(crate) events: Events,
 }

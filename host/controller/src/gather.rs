@@ -2,13 +2,11 @@
 //!
 //! In: a checked resource. Out: the image, and what the configuration starts from. Reads only.
 
+mod contents;
 pub(crate) mod secrets;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
-use kube::api::Api;
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::v1alpha2::ConfigSourceKind;
 use llsd_api::{FieldPath, Rejection, Rejections, choices};
@@ -18,6 +16,7 @@ use llsd_render::yaml;
 use serde_json::Value;
 
 use crate::digest;
+pub(crate) use contents::Contents;
 
 /// What a resource points at.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl Error {
 
 /// Reads what a resource points at.
 pub(crate) async fn gather(
-    client: &Client,
+    contents: &Contents,
     distributions: &BTreeMap<String, KnownDistribution>,
     checked: &Checked,
     owner: &Owner,
@@ -82,7 +81,7 @@ pub(crate) async fn gather(
     let source = match &checked.config_source {
         ConfigSource::Override { config_map, .. } => {
             let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
-            let text = read(client, owner, config_map, DEFAULT_CONFIG_KEY, field).await?;
+            let text = read(contents, owner, config_map, DEFAULT_CONFIG_KEY, field).await?;
             Source::Override {
                 config_map: config_map.clone(),
                 digest: digest::of(&text),
@@ -92,7 +91,7 @@ pub(crate) async fn gather(
             base: Some(BaseConfigMap { name, key }),
         } => {
             let field = FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]);
-            let text = read(client, owner, name, key, field.clone()).await?;
+            let text = read(contents, owner, name, key, field.clone()).await?;
             base(&text, None, ConfigSourceKind::ConfigMap, field)?
         }
         ConfigSource::Generated { base: None } => embedded(known, &checked.server)?,
@@ -176,19 +175,21 @@ fn base(
 
 /// One key of a ConfigMap of the resource's namespace.
 async fn read(
-    client: &Client,
+    contents: &Contents,
     owner: &Owner,
     name: &str,
     key: &str,
     field: FieldPath,
 ) -> Result<String, Error> {
     let namespace = &owner.namespace;
-    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let found = api.get_opt(name).await.map_err(|error| Error::Api {
-        name: name.to_owned(),
-        error: Box::new(error),
-    })?;
-    let Some(map) = found else {
+    let found = contents
+        .config_map(namespace, name)
+        .await
+        .map_err(|error| Error::Api {
+            name: name.to_owned(),
+            error: Box::new(error),
+        })?;
+    let Some(texts) = found else {
         let problem = format!("namespace {namespace:?} has no ConfigMap {name:?}");
         return Err(Error::ConfigMapNotFound {
             field,
@@ -196,8 +197,9 @@ async fn read(
             fix: format!("create it with the key {key:?}, or correct the name"),
         });
     };
-    map.data
-        .and_then(|mut data| data.remove(key))
+    texts
+        .get(key)
+        .cloned()
         .ok_or_else(|| Error::ConfigMapNotFound {
             field,
             problem: format!("the ConfigMap {name:?} has no key {key:?}"),

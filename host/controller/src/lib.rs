@@ -4,10 +4,8 @@
 //! `apply`, `report`. The law: a problem may stop a resource from changing; it may never change what
 //! is running. So every step before `apply` only reads, and `report` runs whatever happened.
 //!
-//! Not here yet: leader election (run one replica only), plugins from a registry, bases from image
-//! labels, pods that follow a changed secret value, removal of ConfigMaps that no pod reads any more,
-//! takeover of another operator's fields, and what `llsd_render::objects` refuses. Children are read
-//! from the API server on every pass; only the resources themselves come from a watch.
+//! A pass over a resource that has not changed makes no request: what it looks at is in the `view`,
+//! which watches keep up to date, and what it reads is read again only when its version moved.
 
 mod apply;
 mod context;
@@ -19,6 +17,7 @@ mod operator;
 mod reconcile;
 mod references;
 mod report;
+mod view;
 
 pub use install::{InstallError, install_definitions};
 pub use operator::{Scope, Settings, run};

@@ -1,31 +1,42 @@
-//! The watches, and what wakes a resource.
-//!
-//! Secrets and ConfigMaps are watched as metadata only: their content is read when a resource needs
-//! it, and is not kept.
+//! The process: which watches run, and what wakes a resource.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use kube::api::Api;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::Client;
+use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Controller};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
-use kube::{Client, Resource, ResourceExt};
-use llsd_api::{Distribution, KIND};
+use llsd_api::Distribution;
 use llsd_plugin::Plugin;
 use llsd_render::distributions;
+use llsd_render::objects::Kind;
 
 use crate::context::Context;
+use crate::gather::Contents;
 use crate::reconcile::{error_policy, reconcile};
-use crate::references::{References, Referent};
+use crate::references::References;
+use crate::report::{Events, Recent};
+use crate::view::{Followers, View, Wake};
 
 /// Resources that are reconciled at the same time.
 const WORKERS: u16 = 4;
+
+/// The kinds that every cluster serves.
+const KINDS: [Kind; 11] = [
+    Kind::ConfigMap,
+    Kind::Secret,
+    Kind::ServiceAccount,
+    Kind::RoleBinding,
+    Kind::PersistentVolumeClaim,
+    Kind::Deployment,
+    Kind::Service,
+    Kind::NetworkPolicy,
+    Kind::HorizontalPodAutoscaler,
+    Kind::PodDisruptionBudget,
+    Kind::Ingress,
+];
 
 /// Which namespaces an operator serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +55,8 @@ pub struct Settings {
     pub plugins: Vec<Plugin>,
     /// Which namespaces to serve.
     pub scope: Scope,
+    /// The operator's own namespace, where it keeps what belongs to itself.
+    pub home: String,
 }
 
 /// Runs until `shutdown` is done; reconciliations under way are finished first.
@@ -52,51 +65,45 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         client,
         plugins,
         scope,
+        home,
     } = settings;
     let references = Arc::new(References::default());
+    let view = Arc::new(View::new(KINDS));
+    let (wake, woken) = Wake::new();
+    let followers = Followers {
+        client: client.clone(),
+        scope: scope.clone(),
+        view: view.clone(),
+        references: references.clone(),
+        wake,
+    };
     let context = Arc::new(Context {
         client: client.clone(),
         plugins: plugins.into(),
         distributions: distributions::builtin(),
-        references: references.clone(),
+        references,
+        view: view.clone(),
+        contents: Contents::new(client.clone(), view, home),
+        recent: Recent::default(),
+        events: Events::new(client.clone(), std::env::var("POD_NAME").ok()),
     });
-    let (of_secrets, of_config_maps) = (references.clone(), references.clone());
+    let _watches = followers.start();
+    let forgetting = context.clone();
     Controller::new(
         scope.api::<DeserializeGuard<Distribution>>(&client),
         watcher::Config::default(),
     )
     .with_config(controller::Config::default().concurrency(WORKERS))
-    .owns(scope.api::<Deployment>(&client), watcher::Config::default())
-    .owns(
-        scope.api::<PartialObjectMeta<Service>>(&client),
-        watcher::Config::default(),
-    )
-    .watches(
-        scope.api::<PartialObjectMeta<Secret>>(&client),
-        watcher::Config::default(),
-        move |secret| referrers(&of_secrets, &secret, Referent::Secret(secret.name_any())),
-    )
-    .watches(
-        scope.api::<PartialObjectMeta<ConfigMap>>(&client),
-        watcher::Config::default(),
-        move |map| {
-            let owner = owner(&map);
-            referrers(&of_config_maps, &map, Referent::ConfigMap(map.name_any()))
-                .into_iter()
-                .chain(owner)
-                .collect::<Vec<_>>()
-        },
-    )
+    .reconcile_on(woken)
     .graceful_shutdown_on(shutdown)
     .run(reconcile, error_policy, context)
     .for_each(|outcome| {
         match outcome {
             Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
             Err(controller::Error::ObjectNotFound(resource)) => {
-                references.forget(
-                    resource.namespace.as_deref().unwrap_or_default(),
-                    &resource.name,
-                );
+                let namespace = resource.namespace.as_deref().unwrap_or_default();
+                forgetting.references.forget(namespace, &resource.name);
+                forgetting.contents.forget_absent();
             }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "not reconciled")
@@ -105,39 +112,4 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         std::future::ready(())
     })
     .await;
-}
-
-impl Scope {
-    fn api<K>(&self, client: &Client) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
-    {
-        match self {
-            Self::Cluster => Api::all(client.clone()),
-            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
-        }
-    }
-}
-
-/// The resources that refer to an object.
-fn referrers(
-    references: &References,
-    object: &impl ResourceExt,
-    referent: Referent,
-) -> Vec<ObjectRef<DeserializeGuard<Distribution>>> {
-    let namespace = object.namespace().unwrap_or_default();
-    let names = references.referrers(&namespace, &referent);
-    names
-        .into_iter()
-        .map(|name| ObjectRef::new(&name).within(&namespace))
-        .collect()
-}
-
-/// The resource that an object belongs to.
-fn owner(object: &impl ResourceExt) -> Option<ObjectRef<DeserializeGuard<Distribution>>> {
-    let owner = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.kind == KIND)?;
-    Some(ObjectRef::new(&owner.name).within(&object.namespace()?))
 }

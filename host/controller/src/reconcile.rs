@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
+use llsd_api::checked::ServerSource;
 use llsd_api::{Distribution, Rejections, check};
 use llsd_render::objects::{ObjectInputs, Owner, objects};
 
-use crate::apply::{self, apply};
+use crate::apply::{self, Target, apply};
 use crate::context::Context;
 use crate::expand::{self, expand};
 use crate::gather::secrets::{self, resolve_secrets};
@@ -54,9 +55,11 @@ pub(crate) async fn reconcile(
         // Everything is owned by the resource and goes with it.
         return Ok(Action::await_change());
     }
+    // What is not in the view yet would be taken for missing.
+    ctx.view.complete().await;
     let owner = owner(cr);
     let outcome = converge(cr, &owner, &ctx).await;
-    report(&ctx.client, cr, &owner, &outcome).await?;
+    report(&ctx, cr, &owner, &outcome).await?;
     outcome.map(|applied| {
         Action::requeue(if applied.is_complete() {
             RESYNC
@@ -69,16 +72,23 @@ pub(crate) async fn reconcile(
 async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<Applied, Error> {
     let checked = check(cr)?;
     ctx.references.record(&owner.namespace, &checked);
-    let gathered = gather(&ctx.client, &ctx.distributions, &checked, owner).await?;
+    let gathered = gather(&ctx.contents, &ctx.distributions, &checked, owner).await?;
     let plan = expand(&ctx.plugins, &checked, &gathered).await?;
+    let secrets_digest = resolve_secrets(&ctx.contents, &plan, owner).await?;
     let desired = objects(&ObjectInputs {
         checked: &checked,
         image: &gathered.image,
         plan: &plan,
+        secrets_digest: secrets_digest.as_deref(),
         owner,
     })?;
-    resolve_secrets(&ctx.client, &plan, owner).await?;
-    let written = apply(&ctx.client, desired, owner).await?;
+    let target = Target {
+        client: &ctx.client,
+        view: &ctx.view,
+        owner,
+        takes_any_release: matches!(checked.server, ServerSource::Named(_)),
+    };
+    let written = apply(target, desired).await?;
     Ok(Applied::new(checked, gathered, plan, written))
 }
 

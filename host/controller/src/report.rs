@@ -1,24 +1,34 @@
-//! Says on the status how a reconciliation went, also after a failure.
+//! Says how a reconciliation went, also after a failure: on the status, and by events.
 //!
-//! The status is written only when it says something new. What describes the running configuration
-//! stays when a newer one could not be made.
+//! The status is written only when it says something new, and an event tells of a transition, never
+//! of a pass. What describes the running configuration stays when a newer one could not be made.
 
 mod conditions;
+mod events;
+mod recent;
+mod rollout;
+mod running;
 mod status;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, Patch, PatchParams};
-use kube::{Client, ResourceExt};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
 use llsd_api::checked::Checked;
-use llsd_api::labels::FIELD_MANAGER;
+use llsd_api::labels::{self, FIELD_MANAGER};
 use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
-use llsd_render::objects::{ConfigPlan, Owner};
+use llsd_render::objects::{ConfigPlan, Kind, Owner};
 use serde_json::json;
 
 use crate::apply::Written;
+use crate::context::Context;
 use crate::gather::Gathered;
 use crate::reconcile;
+use crate::view::{View, problem};
+pub(crate) use events::Events;
+pub(crate) use recent::Recent;
 
 /// What a reconciliation came to.
 pub(crate) struct Applied {
@@ -51,53 +61,42 @@ impl Applied {
 
 /// Why the status was not written.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server did not {verb}: {error}")]
-pub(crate) struct Error {
-    verb: &'static str,
-    error: Box<kube::Error>,
+#[error("the API server did not take the status: {0}")]
+pub(crate) struct Error(Box<kube::Error>);
+
+/// What the cluster shows of a resource.
+pub(crate) struct Seen {
+    /// The Deployment, if it is the resource's.
+    deployment: Option<Deployment>,
+    /// What the volume says of itself.
+    claim: Option<Arc<DynamicObject>>,
+    /// Whether the Service is there.
+    has_service: bool,
+    /// What keeps pods from running, a line each.
+    problems: Vec<String>,
 }
 
-/// Writes the status, if it changed.
+/// Writes the status, if it changed, and tells what changed.
 pub(crate) async fn report(
-    client: &Client,
+    ctx: &Context,
     cr: &Distribution,
     owner: &Owner,
     outcome: &Result<Applied, reconcile::Error>,
 ) -> Result<(), Error> {
-    let failed = |verb| {
-        move |error| Error {
-            verb,
-            error: Box::new(error),
-        }
-    };
-    let running = match outcome {
-        Ok(applied) => Some(applied.written.deployment.clone()),
-        Err(_) => {
-            let api = Api::<Deployment>::namespaced(client.clone(), &owner.namespace);
-            let found = api
-                .get_opt(&owner.name)
-                .await
-                .map_err(failed("give the Deployment"))?;
-            found.filter(|one| {
-                one.owner_references()
-                    .iter()
-                    .any(|one| one.uid == owner.uid)
-            })
-        }
-    };
-    let old = cr.status.clone().unwrap_or_default();
+    let seen = Seen::of(&ctx.view, owner, outcome);
+    let (old, version) = ctx.recent.newest(cr);
     let now = Timestamp::now();
     // Kubernetes writes whole seconds; with a fraction the status would never equal what is stored.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let new = status::status(
-        &old,
-        cr.metadata.generation,
+    let new = status::status(&status::Facts {
+        old: &old,
+        generation: cr.metadata.generation,
         owner,
         outcome,
-        running.as_ref(),
+        seen: &seen,
         now,
-    );
-    if cr.status.as_ref() == Some(&new) {
+    });
+    if new == old {
         return Ok(());
     }
     let document = json!({
@@ -105,18 +104,61 @@ pub(crate) async fn report(
         "kind": KIND,
         // What was computed from an old copy must not be written over a newer one: its times would
         // move. The newer one is on its way through the watch.
-        "metadata": { "name": owner.name, "resourceVersion": cr.metadata.resource_version },
+        "metadata": { "name": owner.name, "resourceVersion": version },
         "status": new,
     });
-    let api = Api::<Distribution>::namespaced(client.clone(), &owner.namespace);
+    let api = Api::<Distribution>::namespaced(ctx.client.clone(), &owner.namespace);
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     match api
         .patch_status(&owner.name, &parameters, &Patch::Apply(&document))
         .await
     {
-        Ok(_) => Ok(()),
+        Ok(written) => {
+            ctx.recent.record(&written);
+            ctx.events
+                .tell(events::transitions(&old, &new), &cr.object_ref(&()))
+                .await;
+            Ok(())
+        }
         // It was deleted or changed meanwhile: there is nobody to tell, or soon another pass.
         Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => Ok(()),
-        Err(error) => Err(failed("take the status")(error)),
+        Err(error) => Err(Error(Box::new(error))),
+    }
+}
+
+impl Seen {
+    fn of(view: &View, owner: &Owner, outcome: &Result<Applied, reconcile::Error>) -> Self {
+        let Owner {
+            namespace,
+            name,
+            uid,
+        } = owner;
+        let is_ours =
+            |object: &DynamicObject| object.owner_references().iter().any(|one| one.uid == *uid);
+        let child = |kind, suffix: &str| {
+            view.child(kind, namespace, &format!("{name}{suffix}"))
+                .filter(|object| is_ours(object))
+        };
+        let deployment = match outcome {
+            Ok(applied) => Some(applied.written.deployment.clone()),
+            Err(_) => child(Kind::Deployment, "").and_then(|object| {
+                let object = serde_json::to_value(&*object).ok()?;
+                serde_json::from_value(object).ok()
+            }),
+        };
+        let pods = view.pods.find(namespace, |pod| {
+            pod.labels().get(labels::INSTANCE) == Some(name) && problem(pod).is_some()
+        });
+        let mut problems: Vec<String> = pods
+            .iter()
+            .filter_map(|pod| Some(format!("pod {:?}: {}", pod.name_any(), problem(pod)?)))
+            .collect();
+        problems.sort();
+        Self {
+            deployment,
+            claim: child(Kind::PersistentVolumeClaim, "-pvc"),
+            has_service: child(Kind::Service, "-service").is_some(),
+            problems,
+        }
     }
 }

@@ -68,6 +68,8 @@ pub struct ObjectInputs<'a> {
     pub image: &'a str,
     /// What configures the server.
     pub plan: &'a ConfigPlan,
+    /// Changes with the secret values that the pods are given, and tells nothing about them.
+    pub secrets_digest: Option<&'a str>,
     /// Whom the objects belong to.
     pub owner: &'a Owner,
 }
@@ -90,8 +92,9 @@ pub struct Desired {
 pub fn objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Rejections> {
     let &ObjectInputs {
         checked,
-        image,
+        image: _,
         plan,
+        secrets_digest: _,
         owner,
     } = inputs;
     unsupported::refuse(checked, plan, owner)?;
@@ -125,7 +128,7 @@ pub fn objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Rejections> {
             Kind::Deployment,
             Write::Converge,
             Need::Essential,
-            &deployment::deployment(checked, image, plan, owner),
+            &deployment::deployment(inputs),
         ),
         after: vec![Child::new(
             Kind::Service,

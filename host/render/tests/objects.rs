@@ -98,6 +98,7 @@ fn built(checked: &Checked, plan: &ConfigPlan) -> Result<Desired, Rejections> {
         checked,
         image: IMAGE,
         plan,
+        secrets_digest: None,
         owner: &owner(),
     })
 }

@@ -1,17 +1,17 @@
 //! Whether every secret that the pod needs is there.
 //!
-//! In: the plan, which names Secrets and keys. Out: nothing, or all that is missing, at once. Values
-//! are dropped as soon as their keys are known; none leaves this module.
+//! In: the plan, which names Secrets and keys. Out: a digest that changes with their values, or all
+//! that is missing, at once. Values never come here, only their marks.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
-use kube::api::Api;
 use llsd_api::checked::Reference;
 use llsd_render::ValueSource;
 use llsd_render::objects::{ConfigPlan, Owner};
+
+use super::contents::{self, Contents};
+use crate::digest;
 
 /// A reference that leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,35 +30,40 @@ pub(crate) enum Error {
     #[error("the API server did not give the Secret {name:?}: {error}")]
     Api {
         name: String,
-        error: Box<kube::Error>,
+        error: Box<contents::Error>,
     },
 }
 
-/// Finds every Secret and key that the plan's variables are filled from.
+/// Finds every Secret and key that the plan's variables are filled from. The digest is absent where
+/// there is none.
 pub(crate) async fn resolve_secrets(
-    client: &Client,
+    contents: &Contents,
     plan: &ConfigPlan,
     owner: &Owner,
-) -> Result<(), Error> {
-    let api = Api::<Secret>::namespaced(client.clone(), &owner.namespace);
+) -> Result<Option<String>, Error> {
     let mut missing = Vec::new();
+    let mut marks = String::new();
     for (name, references) in by_secret(plan) {
-        let found = api.get_opt(name).await.map_err(|error| Error::Api {
-            name: name.to_owned(),
-            error: Box::new(error),
-        })?;
-        let is_there = found.is_some();
-        let data = found.and_then(|secret| secret.data).unwrap_or_default();
-        let lost = references
-            .into_iter()
-            .filter(|reference| !data.contains_key(&reference.key));
-        missing.extend(lost.map(|reference| Missing {
-            reference: reference.clone(),
-            is_only_the_key: is_there,
-        }));
+        let found = contents
+            .secret(&owner.namespace, name)
+            .await
+            .map_err(|error| Error::Api {
+                name: name.to_owned(),
+                error: Box::new(error),
+            })?;
+        for reference in references {
+            let key = &reference.key;
+            match found.as_ref().and_then(|marks| marks.get(key)) {
+                Some(mark) => marks.push_str(&format!("{name}/{key} {mark}\n")),
+                None => missing.push(Missing {
+                    reference: reference.clone(),
+                    is_only_the_key: found.is_some(),
+                }),
+            }
+        }
     }
     if missing.is_empty() {
-        Ok(())
+        Ok((!marks.is_empty()).then(|| digest::of(&marks)))
     } else {
         Err(Error::Missing(missing))
     }

@@ -52,6 +52,11 @@ impl Conditions {
         }
     }
 
+    /// Removes one that no longer applies.
+    pub(super) fn remove(&mut self, kind: &str) {
+        self.all.retain(|one| one.type_ != kind);
+    }
+
     pub(super) fn into_vec(self) -> Vec<Condition> {
         self.all
     }

@@ -1,7 +1,6 @@
 //! The status of a resource, as a function of how its reconciliation went.
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_api::checked::ServerSource;
 use llsd_api::conditions::{condition, reason};
@@ -12,21 +11,33 @@ use llsd_api::v1alpha2::{
 use llsd_render::objects::{ConfigPlan, Owner, config_map_name, service_url};
 use llsd_render::{Generated, Reason, Refusal, Undecided};
 
-use super::Applied;
 use super::conditions::Conditions;
+use super::rollout::Rollout;
+use super::{Applied, Seen, running};
 use crate::gather::Source;
 use crate::reconcile::Error;
 use crate::{digest, expand, gather, gather::secrets};
 
+/// What a status is made from.
+pub(super) struct Facts<'a> {
+    pub(super) old: &'a DistributionStatus,
+    pub(super) generation: Option<i64>,
+    pub(super) owner: &'a Owner,
+    pub(super) outcome: &'a Result<Applied, Error>,
+    pub(super) seen: &'a Seen,
+    pub(super) now: Timestamp,
+}
+
 /// What the resource says from now on.
-pub(super) fn status(
-    old: &DistributionStatus,
-    generation: Option<i64>,
-    owner: &Owner,
-    outcome: &Result<Applied, Error>,
-    running: Option<&Deployment>,
-    now: Timestamp,
-) -> DistributionStatus {
+pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
+    let &Facts {
+        old,
+        generation,
+        owner,
+        outcome,
+        seen,
+        now,
+    } = facts;
     let mut conditions = Conditions::new(&old.conditions, generation, now);
     let mut status = DistributionStatus {
         observed_generation: generation,
@@ -47,13 +58,14 @@ pub(super) fn status(
         }
         Err(error) => fail(&mut conditions, error),
     }
-    let rollout = running.map(Rollout::of);
-    available(&mut conditions, rollout.as_ref());
+    let rollout = seen.deployment.as_ref().map(Rollout::of);
+    running::report(&mut conditions, rollout.as_ref(), seen);
     status.available_replicas = rollout.as_ref().map(|rollout| rollout.ready);
     status.phase = Some(match (outcome, &rollout) {
         (Err(error), _) if error.needs_help() => Phase::Failed,
         (_, None) => Phase::Pending,
         (_, Some(rollout)) if rollout.is_done => Phase::Ready,
+        (_, Some(rollout)) if rollout.stuck.is_some() => Phase::Failed,
         (_, Some(_)) => Phase::Initializing,
     });
     status.conditions = conditions.into_vec();
@@ -200,68 +212,6 @@ fn secrets_reason(error: &secrets::Error) -> &'static str {
         }
         secrets::Error::Missing(_) | secrets::Error::Api { .. } => reason::SECRET_NOT_FOUND,
     }
-}
-
-/// How far the pods are.
-struct Rollout {
-    wanted: i32,
-    ready: i32,
-    is_serving: bool,
-    is_done: bool,
-}
-
-impl Rollout {
-    fn of(deployment: &Deployment) -> Self {
-        let wanted = deployment
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.replicas)
-            .unwrap_or(1);
-        let none = DeploymentStatus::default();
-        let status = deployment.status.as_ref().unwrap_or(&none);
-        let is_observed = status.observed_generation >= deployment.metadata.generation;
-        let [updated, available, total] = [
-            status.updated_replicas,
-            status.available_replicas,
-            status.replicas,
-        ]
-        .map(Option::unwrap_or_default);
-        let mut conditions = status.conditions.iter().flatten();
-        Self {
-            wanted,
-            ready: status.ready_replicas.unwrap_or_default(),
-            is_serving: conditions.any(|one| one.type_ == "Available" && one.status == "True"),
-            is_done: is_observed && updated >= wanted && available >= wanted && total == updated,
-        }
-    }
-}
-
-fn available(conditions: &mut Conditions, rollout: Option<&Rollout>) {
-    let (is_true, reason, message) = match rollout {
-        None => (
-            false,
-            reason::REPLICAS_UNAVAILABLE,
-            "there is no Deployment".to_owned(),
-        ),
-        Some(Rollout {
-            wanted,
-            ready,
-            is_serving,
-            is_done,
-        }) => {
-            let reason = match (is_serving, is_done) {
-                (true, _) => reason::MINIMUM_REPLICAS_AVAILABLE,
-                (false, true) => reason::REPLICAS_UNAVAILABLE,
-                (false, false) => reason::ROLLOUT_IN_PROGRESS,
-            };
-            (
-                *is_serving,
-                reason,
-                format!("{ready} of {wanted} pods are ready"),
-            )
-        }
-    };
-    conditions.set(condition::AVAILABLE, is_true, reason, message);
 }
 
 /// The configuration that runs. Its time is that of its first appearance.

@@ -1,5 +1,7 @@
 //! The Deployment: how many pods, and how they are replaced. What a pod is stands in `pod`.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment,
 };
@@ -8,18 +10,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::Checked;
 
-use super::{ConfigPlan, Owner, metadata, pod, selector, text_map};
+use super::{ConfigPlan, ObjectInputs, metadata, pod, selector, text_map};
 use crate::digest;
 
 /// Annotation of the pods: a digest of the file they read.
 const CONFIG_DIGEST: &str = "configmap.hash/user-config";
 
-pub(super) fn deployment(
-    checked: &Checked,
-    image: &str,
-    plan: &ConfigPlan,
-    owner: &Owner,
-) -> Deployment {
+/// Annotation of the pods: changes with the secret values that they are given.
+const SECRETS_DIGEST: &str = "llamastack.io/secrets-digest";
+
+pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
+    let &ObjectInputs {
+        checked,
+        image,
+        plan,
+        secrets_digest: _,
+        owner,
+    } = inputs;
     Deployment {
         metadata: metadata(owner, ""),
         spec: Some(DeploymentSpec {
@@ -32,8 +39,7 @@ pub(super) fn deployment(
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(selector(owner)),
-                    annotations: config_digest(plan)
-                        .map(|digest| text_map([(CONFIG_DIGEST, digest.as_str())])),
+                    annotations: annotations(inputs),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(pod::pod(checked, image, plan, owner)),
@@ -62,6 +68,19 @@ fn strategy(checked: &Checked) -> DeploymentStrategy {
             max_unavailable: Some(quarter),
         }),
     }
+}
+
+/// What replaces the pods when it changes.
+fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
+    let config = config_digest(inputs.plan);
+    let digests = [
+        (CONFIG_DIGEST, config.as_deref()),
+        (SECRETS_DIGEST, inputs.secrets_digest),
+    ];
+    let known = digests
+        .into_iter()
+        .filter_map(|(key, digest)| Some((key, digest?)));
+    Some(text_map(known)).filter(|annotations| !annotations.is_empty())
 }
 
 fn config_digest(plan: &ConfigPlan) -> Option<String> {

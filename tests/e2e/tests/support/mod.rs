@@ -46,6 +46,7 @@ impl Operator {
             client: testbed.client(&user).await.unwrap(),
             plugins: plugins(),
             scope: Scope::Namespace(namespace.name().to_owned()),
+            home: namespace.name().to_owned(),
         };
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
