@@ -3,7 +3,8 @@
 //! Everything is looked at before anything is written, and looking costs no request. What the pods
 //! need comes first and adds to what is there; image, configuration and variables then change in one
 //! write of the Deployment. What leads to the pods follows it, so that a Deployment that is refused
-//! leaves everything as it was. What is no longer wanted goes last.
+//! leaves everything as it was. Only where there are no pods yet, everything else comes first: an
+//! object of somebody else's shows when ours is to be made. What is no longer wanted goes last.
 
 mod prune;
 pub(crate) mod takeover;
@@ -73,6 +74,10 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
     let after = look(target, after, &mut shortfalls)?;
 
     write(target, before, &mut shortfalls).await?;
+    let (first, after): (Vec<_>, Vec<_>) = after.into_iter().partition(|pair| {
+        deployment.is_new() && pair.is_new() && pair.need() == Need::Essential
+    });
+    write(target, first, &mut shortfalls).await?;
     let deployment = serde_json::to_value(&*deployment.write(target).await?)?;
     let deployment: Deployment = serde_json::from_value(deployment)?;
     write(target, after, &mut shortfalls).await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use llsd_api::checked::ServerSource;
@@ -15,6 +16,7 @@ use crate::expand::{self, expand};
 use crate::gather::secrets::{self, resolve_secrets};
 use crate::gather::{self, gather};
 use crate::report::{self, Applied, report};
+use crate::view::FirstOperator;
 
 /// The net below the watches.
 const RESYNC: Duration = Duration::from_secs(3600);
@@ -28,6 +30,8 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(crate) enum Error {
     #[error("the resource could not be read: {0}")]
     Unreadable(String),
+    #[error(transparent)]
+    FirstOperator(#[from] FirstOperator),
     #[error("the spec was refused")]
     Refused(#[from] Rejections),
     #[error("could not read what the resource refers to")]
@@ -71,6 +75,9 @@ pub(crate) async fn reconcile(
 
 async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<Applied, Error> {
     let checked = check(cr)?;
+    if let Some(running) = ctx.view.first_operator(Timestamp::now()) {
+        return Err(running.into());
+    }
     ctx.references.record(&owner.namespace, &checked);
     let gathered = gather(&ctx.contents, &ctx.distributions, &checked, owner).await?;
     let plan = expand(&ctx.plugins, &checked, &gathered).await?;
@@ -99,18 +106,26 @@ pub(crate) fn error_policy(
     error: &Error,
     _: Arc<Context>,
 ) -> Action {
-    Action::requeue(if error.waits_for_somebody() {
-        RESYNC
-    } else {
-        RETRY
+    Action::requeue(match error {
+        Error::FirstOperator(running) => patience(running, Timestamp::now()),
+        error if error.waits_for_somebody() => RESYNC,
+        _ => RETRY,
     })
+}
+
+/// Until the Lease of the first operator ends, if it does not go on.
+fn patience(running: &FirstOperator, now: Timestamp) -> Duration {
+    let left = running.until.duration_since(now);
+    Duration::try_from(left)
+        .unwrap_or_default()
+        .clamp(Duration::from_secs(1), RETRY)
 }
 
 impl Error {
     /// Whether trying again is in vain until somebody changes something that is watched.
     pub(crate) fn waits_for_somebody(&self) -> bool {
         match self {
-            Self::Unreadable(_) | Self::Refused(_) => true,
+            Self::Unreadable(_) | Self::FirstOperator(_) | Self::Refused(_) => true,
             Self::Gather(error) => error.waits_for_somebody(),
             Self::Expand(error) => error.waits_for_somebody(),
             Self::Secrets(secrets::Error::Missing(_)) => true,

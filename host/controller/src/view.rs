@@ -5,6 +5,7 @@
 //! version moved. Every change wakes the resources that it concerns.
 
 pub(crate) mod cache;
+mod first_operator;
 mod follow;
 mod slim;
 
@@ -12,10 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use jiff::Timestamp;
 use kube::api::DynamicObject;
 use llsd_render::objects::Kind;
 
 pub(crate) use cache::Cache;
+pub(crate) use first_operator::FirstOperator;
 pub(crate) use follow::{Followers, Wake};
 pub(crate) use slim::{mounted_config_maps, problem};
 
@@ -24,6 +27,7 @@ pub(crate) struct View {
     children: BTreeMap<Kind, Cache>,
     pub(crate) pods: Cache,
     pub(crate) replica_sets: Cache,
+    leases: Cache,
 }
 
 impl View {
@@ -36,6 +40,7 @@ impl View {
                 .collect(),
             pods: Cache::default(),
             replica_sets: Cache::default(),
+            leases: Cache::default(),
         }
     }
 
@@ -61,19 +66,20 @@ impl View {
         }
     }
 
+    /// The first operator, if it runs beside us.
+    pub(crate) fn first_operator(&self, now: Timestamp) -> Option<FirstOperator> {
+        let leases = self.leases.all();
+        leases.iter().find_map(|lease| FirstOperator::of(lease, now))
+    }
+
     /// Waits until every cache has its first list.
     pub(crate) async fn complete(&self) {
         join_all(self.caches().map(Cache::complete)).await;
     }
 
-    /// Whether every cache has its first list.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.caches().all(Cache::is_complete)
-    }
-
     fn caches(&self) -> impl Iterator<Item = &Cache> {
         self.children
             .values()
-            .chain([&self.pods, &self.replica_sets])
+            .chain([&self.pods, &self.replica_sets, &self.leases])
     }
 }

@@ -28,8 +28,9 @@ pub use child::{Child, Kind, Need, Retired, Write};
 pub use config_map::config_map_name;
 pub use service::service_url;
 
-/// Annotation of every object: a digest of what we want it to be. An object that carries another
-/// one was written for another resource, or by another release of the operator.
+/// Label of every object: a digest of what we want it to be. An object that carries another one was
+/// written for another resource, or by another release of the operator. It is no annotation, because
+/// those of a Deployment count as a change of its spec.
 pub const DESIRED_DIGEST: &str = "llamastack.io/desired-digest";
 
 /// Whom the objects belong to.

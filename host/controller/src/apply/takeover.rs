@@ -19,8 +19,8 @@ use crate::digest;
 const FIRST_OPERATOR: &str = "manager";
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
-/// Annotation of a Deployment whose pods are still those of the first operator: a digest of the
-/// template that we would have given them. While we would give the same one, theirs stays.
+/// Label of a Deployment whose pods are still those of the first operator: a digest of the template
+/// that we would have given them. While we would give the same one, theirs stays.
 const KEPT_FOR: &str = "llamastack.io/template-kept-for";
 /// The variable by which our own way of starting differs from the first operator's script.
 const CONFIG_PATH_VARIABLE: &str = "RUN_CONFIG_PATH";
@@ -89,19 +89,19 @@ pub(crate) fn is_orphan(live: &DynamicObject, desired: &Value) -> bool {
 /// the release that runs goes on running.
 pub(crate) fn keep_pods(live: &DynamicObject, desired: &mut Value, takes_any_release: bool) {
     let template = &desired["spec"]["template"];
-    let for_ours = digest::of(&template.to_string());
+    let for_ours = digest::short(&template.to_string());
     let theirs = &live.data["spec"]["template"];
-    let is_kept = match live.annotations().get(KEPT_FOR) {
+    let is_kept = match live.labels().get(KEPT_FOR) {
         Some(kept_for) => *kept_for == for_ours,
         None => {
-            !live.annotations().contains_key(DESIRED_DIGEST)
+            !live.labels().contains_key(DESIRED_DIGEST)
                 && asks_for_nothing_new(theirs, template, takes_any_release)
         }
     };
     // A template that is ours already needs no keeping.
     if is_kept && !holds(theirs, template) {
         desired["spec"]["template"] = theirs.clone();
-        desired["metadata"]["annotations"][KEPT_FOR] = json!(for_ours);
+        desired["metadata"]["labels"][KEPT_FOR] = json!(for_ours);
     }
 }
 
@@ -254,16 +254,16 @@ mod tests {
         }]}})
     }
 
-    fn deployment(template: &Value, annotations: Value) -> DynamicObject {
+    fn deployment(template: &Value, labels: Value) -> DynamicObject {
         serde_json::from_value(json!({
-            "metadata": {"name": "demo", "annotations": annotations},
+            "metadata": {"name": "demo", "labels": labels},
             "spec": {"template": template},
         }))
         .expect("a Deployment")
     }
 
     fn applied(live: &DynamicObject, ours: &Value, takes_any_release: bool) -> Value {
-        let mut desired = json!({"metadata": {"annotations": {}}, "spec": {"template": ours}});
+        let mut desired = json!({"metadata": {"labels": {}}, "spec": {"template": ours}});
         keep_pods(live, &mut desired, takes_any_release);
         desired
     }
@@ -275,13 +275,13 @@ mod tests {
         let first = applied(&deployment(&theirs, json!({})), &ours, true);
         assert_eq!(first["spec"]["template"], theirs);
 
-        let annotations = first["metadata"]["annotations"].clone();
-        let live = deployment(&theirs, annotations);
+        let labels = first["metadata"]["labels"].clone();
+        let live = deployment(&theirs, labels);
         assert_eq!(applied(&live, &ours, true), first);
         let changed = template("docker.io/llamastack/distribution-starter:0.7.1", "B");
         let then = applied(&live, &changed, true);
         assert_eq!(then["spec"]["template"], changed);
-        assert_eq!(then["metadata"]["annotations"], json!({}));
+        assert_eq!(then["metadata"]["labels"], json!({}));
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Pair {
         self.desired.need
     }
 
+    /// Whether the view knows of no such object.
+    pub(super) fn is_new(&self) -> bool {
+        self.live.is_none()
+    }
+
     /// Writes the object, unless it is what it should be or cannot be changed.
     pub(super) async fn write(self, target: Target<'_>) -> Result<Arc<DynamicObject>, Error> {
         let Self { desired, live } = self;
@@ -196,8 +201,8 @@ fn judge(live: &DynamicObject, desired: &Child, owner: &Owner) -> Result<(), Err
 /// digest tells of fields that are no longer wanted, the comparison of fields that others changed; of
 /// an object that is watched without its content, the version tells.
 fn is_current(target: Target<'_>, live: &DynamicObject, desired: &Child) -> bool {
-    let digest = live.annotations().get(DESIRED_DIGEST).map(String::as_str);
-    if digest != desired.object["metadata"]["annotations"][DESIRED_DIGEST].as_str()
+    let digest = live.labels().get(DESIRED_DIGEST).map(String::as_str);
+    if digest != desired.object["metadata"]["labels"][DESIRED_DIGEST].as_str()
         || takeover::moved(&live.metadata, &target.owner.name).is_some()
     {
         return false;
@@ -208,10 +213,11 @@ fn is_current(target: Target<'_>, live: &DynamicObject, desired: &Child) -> bool
             .is_some_and(|cache| cache.is_as_written(&target.owner.namespace, &desired.name));
     }
     let labels = json!(live.metadata.labels);
-    let annotations = json!(live.metadata.annotations);
+    let annotations = json!(live.metadata.annotations.clone().unwrap_or_default());
+    let wanted = &desired.object["metadata"]["annotations"];
     is_ours(live, target.owner)
         && holds(&labels, &desired.object["metadata"]["labels"])
-        && holds(&annotations, &desired.object["metadata"]["annotations"])
+        && (wanted.is_null() || holds(&annotations, wanted))
         && has_content(&live.data, &desired.object)
 }
 

@@ -190,6 +190,12 @@ fn fail(conditions: &mut Conditions, error: &Error) {
             );
             skipped(conditions, "a configuration can be generated");
         }
+        Error::FirstOperator(running) => conditions.set(
+            condition::DEPLOYMENT_UPDATED,
+            false,
+            reason::OTHER_OPERATOR_RUNNING,
+            running.to_string(),
+        ),
         // There is no status to write to, or it is the status that cannot be written.
         Error::Unreadable(_) | Error::Report(_) => {}
     }

@@ -118,6 +118,13 @@ impl Cache {
             .collect()
     }
 
+    /// All objects of all namespaces.
+    pub(crate) fn all(&self) -> Vec<Arc<DynamicObject>> {
+        let known = self.lock();
+        let all = known.objects.values().flat_map(HashMap::values);
+        all.map(|entry| entry.object.clone()).collect()
+    }
+
     /// Waits until the first list is here.
     pub(crate) async fn complete(&self) {
         // The sender lives as long as the cache, so waiting cannot fail.
@@ -126,11 +133,6 @@ impl Cache {
             .subscribe()
             .wait_for(|complete| *complete)
             .await;
-    }
-
-    /// Whether the first list is here.
-    pub(crate) fn is_complete(&self) -> bool {
-        *self.is_complete.borrow()
     }
 
     /// No reader or writer leaves it half done, so a panic elsewhere does not spoil it.
@@ -282,7 +284,7 @@ mod tests {
             ["b"]
         );
         assert_eq!(size(&cache, "a").and(size(&cache, "c")), Some(1));
-        assert!(cache.is_complete());
+        assert!(*cache.is_complete.borrow());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Api, DynamicObject};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{Cache, View, slim};
+use super::{Cache, View, first_operator, slim};
 use crate::operator::Scope;
 use crate::references::{References, Referent};
 
@@ -103,6 +104,13 @@ impl Followers {
             Source::ReplicaSets,
             slim::replica_set,
         );
+        self.follow(
+            &mut tasks,
+            self.scope.api::<Lease>(&self.client),
+            watcher::Config::default().fields(&format!("metadata.name={}", first_operator::LEASE)),
+            Source::Leases,
+            first_operator::lease,
+        );
         tasks
     }
 
@@ -148,6 +156,7 @@ enum Source {
     Child(Kind),
     Pods,
     ReplicaSets,
+    Leases,
 }
 
 impl Source {
@@ -156,6 +165,7 @@ impl Source {
             Self::Child(kind) => view.of(kind),
             Self::Pods => Some(&view.pods),
             Self::ReplicaSets => Some(&view.replica_sets),
+            Self::Leases => Some(&view.leases),
         }
     }
 
@@ -175,6 +185,8 @@ impl Source {
             Self::Child(Kind::Deployment) => Some(object.name_any()),
             Self::Child(_) => owner(object),
             Self::Pods | Self::ReplicaSets => object.labels().get(labels::INSTANCE).cloned(),
+            // Resources that wait for its end look again by themselves.
+            Self::Leases => None,
         });
         names
     }

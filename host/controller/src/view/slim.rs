@@ -14,6 +14,8 @@ use crate::apply::takeover;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Waiting for these is part of every start.
 const ORDINARY_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// The labels that passes look at.
+const KEPT_LABELS: [&str; 3] = [labels::INSTANCE, labels::COMPONENT, DESIRED_DIGEST];
 const PROBLEM: &str = "problem";
 const CONFIG_MAPS: &str = "configMaps";
 
@@ -54,12 +56,8 @@ pub(super) fn metadata(full: ObjectMeta) -> DynamicObject {
     } else {
         None
     };
-    let annotations = full.annotations.map(|mut annotations| {
-        annotations.retain(|key, _| key == DESIRED_DIGEST);
-        annotations
-    });
     let labels = full.labels.map(|mut all| {
-        all.retain(|key, _| [labels::INSTANCE, labels::COMPONENT].contains(&key.as_str()));
+        all.retain(|key, _| KEPT_LABELS.contains(&key.as_str()));
         all
     });
     DynamicObject {
@@ -71,7 +69,6 @@ pub(super) fn metadata(full: ObjectMeta) -> DynamicObject {
             resource_version: full.resource_version,
             creation_timestamp: full.creation_timestamp,
             owner_references: full.owner_references,
-            annotations,
             labels,
             managed_fields,
             ..ObjectMeta::default()

@@ -20,45 +20,81 @@ use tokio::task::JoinHandle;
 /// Longer than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running operator and the namespace that it serves.
-pub(crate) struct Operator {
+/// A namespace, and a user whose requests can be counted, before an operator runs.
+pub(crate) struct Stage {
     pub(crate) namespace: Namespace,
     pub(crate) client: Client,
     user: String,
+}
+
+/// A running operator and the namespace that it serves.
+pub(crate) struct Operator {
+    stage: Stage,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
+}
+
+impl std::ops::Deref for Operator {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
 }
 
 impl Operator {
     /// Starts one for a namespace whose name begins with `prefix`.
     pub(crate) async fn start(prefix: &str) -> Self {
+        Stage::set(prefix).await.operate().await
+    }
+
+    /// Stops the operator, waits for its end, and leaves everything else as it is.
+    pub(crate) async fn stop(self) -> Stage {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(DEADLINE, self.task)
+            .await
+            .unwrap()
+            .unwrap();
+        self.stage
+    }
+}
+
+impl Stage {
+    /// A namespace whose name begins with `prefix`, without an operator.
+    pub(crate) async fn set(prefix: &str) -> Self {
         let testbed = Testbed::shared().await.unwrap();
         let client = testbed.client("admin").await.unwrap();
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
         INSTALLED
             .get_or_init(async || install_definitions(&client).await.unwrap())
             .await;
-
         let namespace = testbed.namespace(prefix).await.unwrap();
         let user = format!("operator-{}", namespace.name());
         testbed.add_user(&user, Some("system:masters")).unwrap();
+        Self {
+            namespace,
+            client,
+            user,
+        }
+    }
+
+    /// Starts an operator.
+    pub(crate) async fn operate(self) -> Operator {
+        let testbed = Testbed::shared().await.unwrap();
         let settings = Settings {
-            client: testbed.client(&user).await.unwrap(),
+            client: testbed.client(&self.user).await.unwrap(),
             plugins: plugins(),
-            scope: Scope::Namespace(namespace.name().to_owned()),
-            home: namespace.name().to_owned(),
+            scope: Scope::Namespace(self.namespace.name().to_owned()),
+            home: self.namespace.name().to_owned(),
         };
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(run(settings, shutdown));
-        Self {
-            namespace,
-            client,
-            user,
+        Operator {
+            stage: self,
             stop,
-            task,
+            task: tokio::spawn(run(settings, shutdown)),
         }
     }
 
@@ -121,30 +157,26 @@ impl Operator {
         Testbed::shared().await.unwrap().audit().mark().unwrap()
     }
 
-    /// What the operator wrote since, as `verb resource name`.
-    pub(crate) async fn writes_since(&self, mark: Mark) -> Vec<String> {
-        let requests = Testbed::shared()
-            .await
-            .unwrap()
-            .audit()
-            .requests(&self.user, mark)
-            .unwrap();
-        let is_write =
-            |one: &&AuditedRequest| !["get", "list", "watch"].contains(&one.verb.as_str());
-        requests
-            .iter()
-            .filter(is_write)
-            .map(|one| format!("{} {} {}", one.verb, one.resource, one.name))
-            .collect()
+    /// What the operator asked of the API server since, apart from watches, as `verb resource name`.
+    pub(crate) async fn requests_since(&self, mark: Mark) -> Vec<String> {
+        let testbed = Testbed::shared().await.unwrap();
+        let requests = testbed.audit().requests(&self.user, mark).unwrap();
+        let is_request = |one: &&AuditedRequest| one.verb != "watch";
+        let text = |one: &AuditedRequest| {
+            let resource = match one.subresource.as_str() {
+                "" => one.resource.clone(),
+                subresource => format!("{}/{subresource}", one.resource),
+            };
+            format!("{} {resource} {}", one.verb, one.name)
+        };
+        requests.iter().filter(is_request).map(text).collect()
     }
 
-    /// Stops the operator and waits for its end.
-    pub(crate) async fn stop(self) {
-        self.stop.send(()).unwrap();
-        tokio::time::timeout(DEADLINE, self.task)
-            .await
-            .unwrap()
-            .unwrap();
+    /// What the operator wrote since.
+    pub(crate) async fn writes_since(&self, mark: Mark) -> Vec<String> {
+        let is_write = |one: &String| !one.starts_with("get ") && !one.starts_with("list ");
+        let requests = self.requests_since(mark).await;
+        requests.into_iter().filter(is_write).collect()
     }
 }
 

@@ -1,0 +1,195 @@
+//! Puts into a namespace what the first operator, release 0.9, left in one: the same objects under
+//! the same field managers.
+//!
+//! `fixtures/first-operator/<case>.yaml` is a resource and its children as they were at rest,
+//! `<case>.input.yaml` what a user had created. Where a value is the cluster's own (uids, addresses,
+//! versions) the live one takes its place.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
+use llsd_api::Distribution;
+use llsd_api::conversion::{Version, convert};
+use llsd_testbed::eventually;
+use serde_json::{Map, Value, json};
+
+use crate::support::{DEADLINE, Stage};
+
+/// One case.
+pub(crate) struct Snapshot {
+    pub(crate) input: &'static str,
+    pub(crate) left: &'static str,
+    /// Namespace in the files.
+    pub(crate) namespace: &'static str,
+}
+
+macro_rules! snapshot {
+    ($case:literal) => {
+        Snapshot {
+            input: include_str!(concat!(
+                "../../fixtures/first-operator/",
+                $case,
+                ".input.yaml"
+            )),
+            left: include_str!(concat!("../../fixtures/first-operator/", $case, ".yaml")),
+            namespace: concat!("up-", $case),
+        }
+    };
+}
+pub(crate) use snapshot;
+
+impl Snapshot {
+    /// Recreates everything, waits until its pods run, and gives the name of the resource.
+    pub(crate) async fn recreate(&self, stage: &Stage) -> String {
+        let namespace = stage.namespace.name();
+        for object in documents(self.input, self.namespace, namespace) {
+            match object["kind"].as_str() {
+                Some("Namespace" | "LlamaStackDistribution") => {}
+                _ => create(stage, object, "kubectl-create").await,
+            }
+        }
+        let (resources, children): (Vec<_>, Vec<_>) =
+            documents(self.left, self.namespace, namespace)
+                .into_iter()
+                .partition(|object| object["kind"] == "LlamaStackDistribution");
+        let name = resources[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let resource = resource(self.input, self.namespace, namespace);
+        let api = stage.api::<Distribution>();
+        let live = api
+            .create(&PostParams::default(), &resource)
+            .await
+            .unwrap();
+        let uid = live.metadata.uid.unwrap();
+        for child in children {
+            restore(stage, child, &uid).await;
+        }
+        let deployments = stage.api::<Deployment>();
+        let runs = |one: Option<&Deployment>| {
+            one.and_then(|one| one.status.as_ref()).is_some_and(|status| {
+                status.available_replicas.unwrap_or_default() > 0
+                    && status.available_replicas == status.replicas
+            })
+        };
+        eventually(&deployments, &name, DEADLINE, "running", runs)
+            .await
+            .unwrap();
+        name
+    }
+}
+
+/// The resource as the cluster stores it now.
+fn resource(input: &str, theirs: &str, ours: &str) -> Distribution {
+    let first = documents(input, theirs, ours)
+        .into_iter()
+        .find(|object| object["kind"] == "LlamaStackDistribution")
+        .unwrap();
+    serde_json::from_value(convert(first, Version::V1Alpha2).unwrap()).unwrap()
+}
+
+/// Creates a child as the first operator did, then applies what it applied.
+async fn restore(stage: &Stage, mut child: Value, uid: &str) {
+    let metadata = child["metadata"].as_object_mut().unwrap();
+    let managers = metadata.remove("managedFields").unwrap_or_default();
+    for key in ["uid", "resourceVersion", "creationTimestamp", "generation", "annotations", "finalizers"] {
+        metadata.remove(key);
+    }
+    for owner in metadata["ownerReferences"].as_array_mut().unwrap() {
+        owner["uid"] = json!(uid);
+    }
+    let whole = child.clone();
+    child.as_object_mut().unwrap().remove("status");
+    if let Some(spec) = child["spec"].as_object_mut() {
+        for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "volumeName"] {
+            spec.remove(key);
+        }
+        let is_scaled = managers
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|entry| entry["subresource"] == "scale");
+        if is_scaled {
+            spec.remove("replicas");
+        }
+    }
+    create(stage, child.clone(), "manager").await;
+    for entry in managers.as_array().into_iter().flatten() {
+        if entry["operation"] != "Apply" {
+            continue;
+        }
+        let mut part = project(&whole, &entry["fieldsV1"]);
+        part["apiVersion"] = child["apiVersion"].clone();
+        part["kind"] = child["kind"].clone();
+        part["metadata"]["name"] = child["metadata"]["name"].clone();
+        let manager = entry["manager"].as_str().unwrap();
+        let name = child["metadata"]["name"].as_str().unwrap();
+        api(stage, &child)
+            .patch(
+                name,
+                &PatchParams::apply(manager).force(),
+                &Patch::Apply(&part),
+            )
+            .await
+            .unwrap();
+    }
+}
+
+/// The part of an object that a set of fields names.
+fn project(object: &Value, fields: &Value) -> Value {
+    let fields = fields.as_object().unwrap();
+    if !fields.keys().any(|key| key.starts_with("f:") || key.starts_with("k:")) {
+        return object.clone();
+    }
+    match object {
+        Value::Array(items) => {
+            let keeps = |item: &Value| {
+                fields.iter().find_map(|(key, below)| {
+                    let key: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
+                    let is_this = key.iter().all(|(name, value)| item[name] == *value);
+                    is_this.then(|| project(item, below))
+                })
+            };
+            items.iter().filter_map(keeps).collect()
+        }
+        _ => fields
+            .iter()
+            .filter_map(|(key, below)| {
+                let name = key.strip_prefix("f:")?;
+                let part = object.get(name).map_or(json!({}), |part| project(part, below));
+                Some((name.to_owned(), part))
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+    }
+}
+
+async fn create(stage: &Stage, object: Value, manager: &str) {
+    let parameters = PostParams {
+        field_manager: Some(manager.to_owned()),
+        ..PostParams::default()
+    };
+    let api = api(stage, &object);
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    api.create(&parameters, &object).await.unwrap();
+}
+
+fn api(stage: &Stage, object: &Value) -> Api<DynamicObject> {
+    let text = |key: &str| object[key].as_str().unwrap().to_owned();
+    let types = TypeMeta {
+        api_version: text("apiVersion"),
+        kind: text("kind"),
+    };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types).unwrap());
+    if object["kind"] == "PersistentVolume" {
+        return Api::all_with(stage.client.clone(), &resource);
+    }
+    let namespace = object["metadata"]["namespace"].as_str().unwrap();
+    Api::namespaced_with(stage.client.clone(), namespace, &resource)
+}
+
+fn documents(text: &str, theirs: &str, ours: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple::<Value>(&text.replace(theirs, ours))
+        .unwrap()
+        .into_iter()
+        .filter(|one| one["metadata"]["namespace"] == ours || one["kind"] == "PersistentVolume")
+        .collect()
+}

@@ -1,0 +1,212 @@
+//! Takes over what the first operator left, without a pod noticing.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use llsd_api::Distribution;
+use llsd_testbed::eventually;
+use serde_json::json;
+
+use crate::first_operator::{Snapshot, snapshot};
+use crate::support::{DEADLINE, Operator, Stage, condition};
+
+/// What must be the same before and after.
+#[derive(Debug, PartialEq)]
+struct Running {
+    generation: Option<i64>,
+    spec: serde_json::Value,
+    pods: Vec<String>,
+    addresses: BTreeMap<String, String>,
+    claims: BTreeMap<String, (String, Option<String>)>,
+}
+
+impl Running {
+    async fn of(stage: &Stage, name: &str) -> Self {
+        let all = ListParams::default();
+        let deployment = stage.api::<Deployment>().get(name).await.unwrap();
+        let pods = stage.api::<Pod>().list(&all).await.unwrap();
+        let mut pods: Vec<_> = pods.into_iter().filter_map(|pod| pod.metadata.uid).collect();
+        pods.sort();
+        let services = stage.api::<Service>().list(&all).await.unwrap();
+        let address = |service: Service| {
+            let ip = service.spec.as_ref()?.cluster_ip.clone()?;
+            Some((service.name_any(), ip))
+        };
+        let claims = stage.api::<PersistentVolumeClaim>().list(&all).await.unwrap();
+        let identity = |claim: PersistentVolumeClaim| {
+            let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+            (
+                claim.name_any(),
+                (claim.uid().unwrap_or_default(), volume),
+            )
+        };
+        Self {
+            generation: deployment.metadata.generation,
+            spec: json!(deployment.spec),
+            pods,
+            addresses: services.into_iter().filter_map(address).collect(),
+            claims: claims.into_iter().map(identity).collect(),
+        }
+    }
+}
+
+/// Takes one case over, checks that nothing that runs has changed, and gives the operator.
+async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, String) {
+    let stage = Stage::set(prefix).await;
+    let name = snapshot.recreate(&stage).await;
+    let mut before = Running::of(&stage, &name).await;
+    let operator = stage.operate().await;
+    operator.wait_until_ready(&name).await;
+    let after = Running::of(&operator, &name).await;
+    // Every resource has a Service now, also where the first operator made none.
+    let service = format!("{name}-service");
+    if !before.addresses.contains_key(&service) {
+        let address = after.addresses[&service].clone();
+        before.addresses.insert(service, address);
+    }
+    assert_eq!(before.spec, after.spec);
+    assert_eq!(before, after);
+    assert_moved(&operator, &name).await;
+    (operator, name)
+}
+
+/// The first operator owns no field of a child any more, and every child has its owner.
+async fn assert_moved(operator: &Operator, name: &str) {
+    let uid = operator.api::<Distribution>().get(name).await.unwrap().uid();
+    let kinds = ["deployments", "services", "serviceaccounts", "horizontalpodautoscalers", "poddisruptionbudgets", "networkpolicies", "ingresses", "configmaps"];
+    let kubectl = llsd_testbed::Testbed::shared().await.unwrap().kubectl("admin").unwrap();
+    let text = kubectl
+        .args(["get", &kinds.join(","), "-o", "json", "--show-managed-fields"])
+        .args(["-n", operator.namespace.name(), "-l", "app.kubernetes.io/managed-by=llama-stack-operator"])
+        .run()
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    let list: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let items = list["items"].as_array().unwrap();
+    assert!(items.len() >= 3, "{text}");
+    for item in items {
+        let what = format!("{} {}", item["kind"], item["metadata"]["name"]);
+        assert_eq!(
+            item["metadata"]["ownerReferences"][0]["uid"].as_str(),
+            uid.as_deref(),
+            "{what}"
+        );
+        for entry in item["metadata"]["managedFields"].as_array().unwrap() {
+            let is_theirs = entry["manager"] == "manager" || entry["manager"] == name;
+            assert!(!is_theirs, "{what}: {entry}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_minimal_resource_is_taken_over() {
+    take_over(snapshot!("minimal"), "take-minimal").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_without_a_service_is_taken_over_and_gets_one() {
+    take_over(snapshot!("minimal-noport"), "take-noport").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_storage_is_taken_over_and_a_removed_variable_then_goes() {
+    let (operator, name) = take_over(snapshot!("env-storage"), "take-storage").await;
+    let deployments: Api<Deployment> = operator.api();
+    let variables = |deployment: &Deployment| -> Vec<String> {
+        let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let env = spec.containers[0].env.iter().flatten();
+        env.map(|one| one.name.clone()).collect()
+    };
+    let ours = ["HF_HOME", "LLS_WORKERS", "LLS_PORT", "LLAMA_STACK_CONFIG"];
+    let before = variables(&deployments.get(&name).await.unwrap());
+    assert_eq!(before.len(), ours.len() + 2);
+    let none = json!({"spec": {"workload": {"overrides": {"env": null}}}});
+    operator.edit(&name, none).await;
+    let is_gone = |one: Option<&Deployment>| one.is_some_and(|one| variables(one) == ours);
+    eventually(&deployments, &name, DEADLINE, "without them", is_gone)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_its_own_file_keeps_its_start_script_until_the_file_changes() {
+    let (operator, name) = take_over(snapshot!("user-config"), "take-config").await;
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = operator.api();
+    let change = Patch::Merge(json!({"data": {"config.yaml": "version: '2'\n"}}));
+    maps.patch("stack-config", &PatchParams::default(), &change)
+        .await
+        .unwrap();
+    let deployments: Api<Deployment> = operator.api();
+    let starts_by_image = |one: Option<&Deployment>| {
+        one.and_then(|one| one.spec.as_ref()?.template.spec.as_ref())
+            .is_some_and(|pod| pod.containers[0].command.is_none())
+    };
+    eventually(&deployments, &name, DEADLINE, "changed", starts_by_image)
+        .await
+        .unwrap();
+    operator.wait_until_ready(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_the_first_operator_orphaned_belongs_to_its_resource_again() {
+    let stage = Stage::set("take-orphan").await;
+    let name = snapshot!("minimal").recreate(&stage).await;
+    let deployments: Api<Deployment> = stage.api();
+    let orphan = Patch::Merge(json!({"metadata": {"ownerReferences": null}}));
+    deployments
+        .patch(&name, &PatchParams::default(), &orphan)
+        .await
+        .unwrap();
+    let before = Running::of(&stage, &name).await;
+    let operator = stage.operate().await;
+    operator.wait_until_ready(&name).await;
+    assert_eq!(before, Running::of(&operator, &name).await);
+    assert_moved(&operator, &name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_first_operator_runs_nothing_is_touched_and_the_status_says_so() {
+    let stage = Stage::set("take-refused").await;
+    let name = snapshot!("minimal").recreate(&stage).await;
+    let leases: Api<Lease> = stage.api();
+    let lease = json!({
+        "metadata": {"name": "54e06e98.llamastack.io"},
+        "spec": {"holderIdentity": "first_1", "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now())},
+    });
+    leases
+        .create(&PostParams::default(), &serde_json::from_value(lease).unwrap())
+        .await
+        .unwrap();
+    let mark = stage.mark().await;
+    let operator = stage.operate().await;
+    let is_refused = |cr: &Distribution| {
+        condition(cr, "DeploymentUpdated")
+            .is_some_and(|(status, reason, _)| status == "False" && reason == "OtherOperatorRunning")
+    };
+    let cr = operator.wait_for(&name, "refused", is_refused).await;
+    let (_, _, message) = condition(&cr, "DeploymentUpdated").unwrap();
+    assert!(
+        message.contains("54e06e98.llamastack.io") && message.contains("first_1"),
+        "{message}"
+    );
+    let writes = operator.writes_since(mark).await;
+    let others: Vec<_> = writes
+        .iter()
+        .filter(|one| !one.contains("llamastackdistributions") && !one.contains("events"))
+        .collect();
+    assert!(others.is_empty(), "{others:#?}");
+
+    leases
+        .delete("54e06e98.llamastack.io", &DeleteParams::default())
+        .await
+        .unwrap();
+    operator.wait_until_ready(&name).await;
+    assert_moved(&operator, &name).await;
+}
