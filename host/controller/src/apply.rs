@@ -74,9 +74,9 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
     let after = look(target, after, &mut shortfalls)?;
 
     write(target, before, &mut shortfalls).await?;
-    let (first, after): (Vec<_>, Vec<_>) = after.into_iter().partition(|pair| {
-        deployment.is_new() && pair.is_new() && pair.need() == Need::Essential
-    });
+    let (first, after): (Vec<_>, Vec<_>) = after
+        .into_iter()
+        .partition(|pair| deployment.is_new() && pair.is_new() && pair.need() == Need::Essential);
     write(target, first, &mut shortfalls).await?;
     let deployment = serde_json::to_value(&*deployment.write(target).await?)?;
     let deployment: Deployment = serde_json::from_value(deployment)?;
@@ -151,7 +151,7 @@ async fn remove(target: Target<'_>, retired: &Retired) -> Result<(), Error> {
     let Some(found) = target.view.child(kind, namespace, name) else {
         return Ok(());
     };
-    if !write::is_ours(&*found, target.owner) {
+    if !write::is_ours(&found, target.owner) {
         return Ok(());
     }
     write::delete(target, kind, name, found.uid()).await?;
@@ -174,7 +174,9 @@ fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
     let Some(current) = current else {
         return Vec::new();
     };
-    let Owner { namespace, name, .. } = target.owner;
+    let Owner {
+        namespace, name, ..
+    } = target.owner;
     let is_generated = |object: &kube::api::DynamicObject| {
         object.name_any().starts_with(&format!("{name}-config-"))
             && object.labels().contains_key(labels::COMPONENT)
@@ -185,9 +187,8 @@ fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
         .of(Kind::ConfigMap)
         .map(|cache| cache.find(namespace, is_generated))
         .unwrap_or_default();
-    let is_of_resource = |set: &kube::api::DynamicObject| {
-        set.labels().get(labels::INSTANCE) == Some(name)
-    };
+    let is_of_resource =
+        |set: &kube::api::DynamicObject| set.labels().get(labels::INSTANCE) == Some(name);
     let sets = target.view.replica_sets.find(namespace, is_of_resource);
     let mounted: BTreeSet<String> = sets
         .iter()

@@ -69,7 +69,9 @@ impl View {
     /// The first operator, if it runs beside us.
     pub(crate) fn first_operator(&self, now: Timestamp) -> Option<FirstOperator> {
         let leases = self.leases.all();
-        leases.iter().find_map(|lease| FirstOperator::of(lease, now))
+        leases
+            .iter()
+            .find_map(|lease| FirstOperator::of(lease, now))
     }
 
     /// Waits until every cache has its first list.

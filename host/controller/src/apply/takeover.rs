@@ -45,7 +45,10 @@ pub(crate) fn moved(metadata: &ObjectMeta, resource: &str) -> Option<Vec<Managed
         is_theirs(entry) || (is_ours(entry) && entry.api_version == theirs.api_version)
     });
     let mut fields = json!({});
-    for entry in goes.iter().filter(|one| one.api_version == theirs.api_version) {
+    for entry in goes
+        .iter()
+        .filter(|one| one.api_version == theirs.api_version)
+    {
         if let Some(FieldsV1(one)) = &entry.fields_v1 {
             unite(&mut fields, one);
         }
@@ -142,7 +145,11 @@ fn repository(container: &Value) -> Option<&str> {
     let image = container["image"].as_str()?;
     let image = image.split('@').next()?;
     let name = image.rfind('/').map_or(0, |slash| slash + 1);
-    Some(image[name..].find(':').map_or(image, |colon| &image[..name + colon]))
+    Some(
+        image[name..]
+            .find(':')
+            .map_or(image, |colon| &image[..name + colon]),
+    )
 }
 
 fn remove(of: &mut Value, key: &str) {
@@ -309,9 +316,18 @@ mod tests {
             serde_json::from_value::<DynamicObject>(object).expect("a Deployment")
         };
         let owner = json!([{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}]);
-        assert!(is_orphan(&live(labels::MANAGER, &selector, json!([])), &desired));
-        assert!(!is_orphan(&live(labels::MANAGER, &selector, owner), &desired));
+        assert!(is_orphan(
+            &live(labels::MANAGER, &selector, json!([])),
+            &desired
+        ));
+        assert!(!is_orphan(
+            &live(labels::MANAGER, &selector, owner),
+            &desired
+        ));
         assert!(!is_orphan(&live("Helm", &selector, json!([])), &desired));
-        assert!(!is_orphan(&live(labels::MANAGER, &json!({}), json!([])), &desired));
+        assert!(!is_orphan(
+            &live(labels::MANAGER, &json!({}), json!([])),
+            &desired
+        ));
     }
 }

@@ -112,11 +112,7 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
 }
 
 /// Makes sure that our apply decides about every field that it should decide about.
-async fn take_over(
-    target: Target<'_>,
-    live: &DynamicObject,
-    desired: &Child,
-) -> Result<(), Error> {
+async fn take_over(target: Target<'_>, live: &DynamicObject, desired: &Child) -> Result<(), Error> {
     if let Some(fields) = takeover::moved(&live.metadata, &target.owner.name) {
         tracing::info!(kind = ?desired.kind, name = desired.name, "taking over");
         manage(target, live, desired, fields).await?;
@@ -185,9 +181,8 @@ async fn put(
 
 /// Whether an object may be written: it is ours, or nobody's and made for us.
 fn judge(live: &DynamicObject, desired: &Child, owner: &Owner) -> Result<(), Error> {
-    let is_orphan = || {
-        desired.kind == Kind::Deployment && takeover::is_orphan(live, &desired.object)
-    };
+    let is_orphan =
+        || desired.kind == Kind::Deployment && takeover::is_orphan(live, &desired.object);
     if is_ours(live, owner) || is_orphan() {
         return Ok(());
     }

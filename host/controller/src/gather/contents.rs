@@ -121,7 +121,13 @@ impl Contents {
     }
 
     /// What was read, if the object has not changed since.
-    fn known<T: Clone>(&self, read: &Read<T>, kind: Kind, namespace: &str, name: &str) -> Option<T> {
+    fn known<T: Clone>(
+        &self,
+        read: &Read<T>,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Option<T> {
         let now = self.view.child(kind, namespace, name)?;
         let read = read.lock().unwrap_or_else(PoisonError::into_inner);
         let (version, content) = read.get(&(namespace.to_owned(), name.to_owned()))?;

@@ -159,9 +159,17 @@ mod tests {
             ("ConfigGenerated", true, "ConfigGenerationSucceeded"),
             ("DeploymentUpdated", true, "DeploymentUpdateSucceeded"),
         ];
-        let starting = [steps[0], steps[1], ("Available", false, "RolloutInProgress")];
+        let starting = [
+            steps[0],
+            steps[1],
+            ("Available", false, "RolloutInProgress"),
+        ];
         let started = status(&starting, Some("demo-config-1"));
-        let ready = [steps[0], steps[1], ("Available", true, "MinimumReplicasAvailable")];
+        let ready = [
+            steps[0],
+            steps[1],
+            ("Available", true, "MinimumReplicasAvailable"),
+        ];
         let ready = status(&ready, Some("demo-config-1"));
         assert_eq!(
             told(&nothing, &started),

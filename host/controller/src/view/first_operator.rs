@@ -49,9 +49,11 @@ pub(super) fn lease(lease: Lease) -> DynamicObject {
     let spec = lease.spec.unwrap_or_default();
     let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
     let seconds = spec.lease_duration_seconds.unwrap_or(DEFAULT_SECONDS);
-    let until = spec
-        .renew_time
-        .and_then(|time| time.0.checked_add(SignedDuration::from_secs(seconds.into())).ok());
+    let until = spec.renew_time.and_then(|time| {
+        time.0
+            .checked_add(SignedDuration::from_secs(seconds.into()))
+            .ok()
+    });
     slim.data = json!({HOLDER: holder, UNTIL: until.map(|until| until.to_string())});
     slim
 }

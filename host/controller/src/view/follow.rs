@@ -10,9 +10,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Api, DynamicObject};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::WatchStreamExt;
 use kube::{Client, Resource, ResourceExt};
 use llsd_api::{Distribution, KIND, labels};
 use llsd_render::objects::Kind;
@@ -60,8 +60,11 @@ impl Followers {
     /// Starts every watch. They end when the set is dropped.
     pub(crate) fn start(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let children = watcher::Config::default()
-            .labels(&format!("{}={}", labels::MANAGED_BY, labels::MANAGER));
+        let children = watcher::Config::default().labels(&format!(
+            "{}={}",
+            labels::MANAGED_BY,
+            labels::MANAGER
+        ));
         let pods =
             watcher::Config::default().labels(&format!("{}={}", labels::APP, labels::PRODUCT));
         let kinds: Vec<Kind> = self.view.children.keys().copied().collect();
@@ -124,8 +127,11 @@ impl Followers {
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let (view, references, wake) =
-            (self.view.clone(), self.references.clone(), self.wake.clone());
+        let (view, references, wake) = (
+            self.view.clone(),
+            self.references.clone(),
+            self.wake.clone(),
+        );
         tasks.spawn(async move {
             let mut events = std::pin::pin!(watcher(api, config).default_backoff());
             while let Some(event) = events.next().await {
@@ -222,9 +228,7 @@ impl Scope {
     fn dynamic(&self, client: &Client, resource: &kube::core::ApiResource) -> Api<DynamicObject> {
         match self {
             Self::Cluster => Api::all_with(client.clone(), resource),
-            Self::Namespace(namespace) => {
-                Api::namespaced_with(client.clone(), namespace, resource)
-            }
+            Self::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
         }
     }
 }

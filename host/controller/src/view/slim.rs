@@ -50,7 +50,11 @@ pub(super) fn is_metadata_only(kind: Kind) -> bool {
 
 /// An object of which only name, version and owner count.
 pub(super) fn metadata(full: ObjectMeta) -> DynamicObject {
-    let is_child = full.owner_references.iter().flatten().any(|owner| owner.kind == KIND);
+    let is_child = full
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.kind == KIND);
     let managed_fields = if is_child && takeover::may_concern(&full) {
         full.managed_fields
     } else {
@@ -95,8 +99,7 @@ pub(super) fn replica_set(set: ReplicaSet) -> DynamicObject {
     let mut slim = metadata(set.metadata);
     slim.metadata.owner_references = None;
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas);
-    let has_pods =
-        wanted.unwrap_or(1) > 0 || set.status.is_some_and(|status| status.replicas > 0);
+    let has_pods = wanted.unwrap_or(1) > 0 || set.status.is_some_and(|status| status.replicas > 0);
     let volumes = set
         .spec
         .filter(|_| has_pods)
@@ -214,9 +217,7 @@ mod tests {
         });
         assert_eq!(
             problem_in(json!({"containerStatuses": [container]})).as_deref(),
-            Some(
-                "container \"llama-stack\": CrashLoopBackOff: ValueError: no such model"
-            )
+            Some("container \"llama-stack\": CrashLoopBackOff: ValueError: no such model")
         );
     }
 

@@ -52,23 +52,24 @@ impl Snapshot {
             documents(self.left, self.namespace, namespace)
                 .into_iter()
                 .partition(|object| object["kind"] == "LlamaStackDistribution");
-        let name = resources[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let name = resources[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let resource = resource(self.input, self.namespace, namespace);
         let api = stage.api::<Distribution>();
-        let live = api
-            .create(&PostParams::default(), &resource)
-            .await
-            .unwrap();
+        let live = api.create(&PostParams::default(), &resource).await.unwrap();
         let uid = live.metadata.uid.unwrap();
         for child in children {
             restore(stage, child, &uid).await;
         }
         let deployments = stage.api::<Deployment>();
         let runs = |one: Option<&Deployment>| {
-            one.and_then(|one| one.status.as_ref()).is_some_and(|status| {
-                status.available_replicas.unwrap_or_default() > 0
-                    && status.available_replicas == status.replicas
-            })
+            one.and_then(|one| one.status.as_ref())
+                .is_some_and(|status| {
+                    status.available_replicas.unwrap_or_default() > 0
+                        && status.available_replicas == status.replicas
+                })
         };
         eventually(&deployments, &name, DEADLINE, "running", runs)
             .await
@@ -90,7 +91,14 @@ fn resource(input: &str, theirs: &str, ours: &str) -> Distribution {
 async fn restore(stage: &Stage, mut child: Value, uid: &str) {
     let metadata = child["metadata"].as_object_mut().unwrap();
     let managers = metadata.remove("managedFields").unwrap_or_default();
-    for key in ["uid", "resourceVersion", "creationTimestamp", "generation", "annotations", "finalizers"] {
+    for key in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "annotations",
+        "finalizers",
+    ] {
         metadata.remove(key);
     }
     for owner in metadata["ownerReferences"].as_array_mut().unwrap() {
@@ -99,7 +107,13 @@ async fn restore(stage: &Stage, mut child: Value, uid: &str) {
     let whole = child.clone();
     child.as_object_mut().unwrap().remove("status");
     if let Some(spec) = child["spec"].as_object_mut() {
-        for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "volumeName"] {
+        for key in [
+            "clusterIP",
+            "clusterIPs",
+            "ipFamilies",
+            "ipFamilyPolicy",
+            "volumeName",
+        ] {
             spec.remove(key);
         }
         let is_scaled = managers
@@ -136,14 +150,18 @@ async fn restore(stage: &Stage, mut child: Value, uid: &str) {
 /// The part of an object that a set of fields names.
 fn project(object: &Value, fields: &Value) -> Value {
     let fields = fields.as_object().unwrap();
-    if !fields.keys().any(|key| key.starts_with("f:") || key.starts_with("k:")) {
+    if !fields
+        .keys()
+        .any(|key| key.starts_with("f:") || key.starts_with("k:"))
+    {
         return object.clone();
     }
     match object {
         Value::Array(items) => {
             let keeps = |item: &Value| {
                 fields.iter().find_map(|(key, below)| {
-                    let key: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
+                    let key: Map<String, Value> =
+                        serde_json::from_str(key.strip_prefix("k:")?).ok()?;
                     let is_this = key.iter().all(|(name, value)| item[name] == *value);
                     is_this.then(|| project(item, below))
                 })
@@ -154,7 +172,9 @@ fn project(object: &Value, fields: &Value) -> Value {
             .iter()
             .filter_map(|(key, below)| {
                 let name = key.strip_prefix("f:")?;
-                let part = object.get(name).map_or(json!({}), |part| project(part, below));
+                let part = object
+                    .get(name)
+                    .map_or(json!({}), |part| project(part, below));
                 Some((name.to_owned(), part))
             })
             .collect::<Map<_, _>>()

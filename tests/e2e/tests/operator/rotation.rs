@@ -43,9 +43,15 @@ async fn a_rotated_value_replaces_the_pods_and_identical_bytes_do_not() {
     change(json!({"stringData": {"token": format!("{CANARY}-rotated")}})).await;
     let is_replaced =
         |one: Option<&Deployment>| one.and_then(|one| one.metadata.generation) == Some(2);
-    eventually(&deployments, "minimal", DEADLINE, "replaced once", is_replaced)
-        .await
-        .unwrap();
+    eventually(
+        &deployments,
+        "minimal",
+        DEADLINE,
+        "replaced once",
+        is_replaced,
+    )
+    .await
+    .unwrap();
     operator.wait_until_ready("minimal").await;
     assert_eq!(generation(&deployments).await, Some(2));
 

@@ -30,20 +30,27 @@ impl Running {
         let all = ListParams::default();
         let deployment = stage.api::<Deployment>().get(name).await.unwrap();
         let pods = stage.api::<Pod>().list(&all).await.unwrap();
-        let mut pods: Vec<_> = pods.into_iter().filter_map(|pod| pod.metadata.uid).collect();
+        let mut pods: Vec<_> = pods
+            .into_iter()
+            .filter_map(|pod| pod.metadata.uid)
+            .collect();
         pods.sort();
         let services = stage.api::<Service>().list(&all).await.unwrap();
         let address = |service: Service| {
             let ip = service.spec.as_ref()?.cluster_ip.clone()?;
             Some((service.name_any(), ip))
         };
-        let claims = stage.api::<PersistentVolumeClaim>().list(&all).await.unwrap();
+        let claims = stage
+            .api::<PersistentVolumeClaim>()
+            .list(&all)
+            .await
+            .unwrap();
         let identity = |claim: PersistentVolumeClaim| {
-            let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
-            (
-                claim.name_any(),
-                (claim.uid().unwrap_or_default(), volume),
-            )
+            let volume = claim
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.volume_name.clone());
+            (claim.name_any(), (claim.uid().unwrap_or_default(), volume))
         };
         Self {
             generation: deployment.metadata.generation,
@@ -77,12 +84,41 @@ async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, String) {
 
 /// The first operator owns no field of a child any more, and every child has its owner.
 async fn assert_moved(operator: &Operator, name: &str) {
-    let uid = operator.api::<Distribution>().get(name).await.unwrap().uid();
-    let kinds = ["deployments", "services", "serviceaccounts", "horizontalpodautoscalers", "poddisruptionbudgets", "networkpolicies", "ingresses", "configmaps"];
-    let kubectl = llsd_testbed::Testbed::shared().await.unwrap().kubectl("admin").unwrap();
+    let uid = operator
+        .api::<Distribution>()
+        .get(name)
+        .await
+        .unwrap()
+        .uid();
+    let kinds = [
+        "deployments",
+        "services",
+        "serviceaccounts",
+        "horizontalpodautoscalers",
+        "poddisruptionbudgets",
+        "networkpolicies",
+        "ingresses",
+        "configmaps",
+    ];
+    let kubectl = llsd_testbed::Testbed::shared()
+        .await
+        .unwrap()
+        .kubectl("admin")
+        .unwrap();
     let text = kubectl
-        .args(["get", &kinds.join(","), "-o", "json", "--show-managed-fields"])
-        .args(["-n", operator.namespace.name(), "-l", "app.kubernetes.io/managed-by=llama-stack-operator"])
+        .args([
+            "get",
+            &kinds.join(","),
+            "-o",
+            "json",
+            "--show-managed-fields",
+        ])
+        .args([
+            "-n",
+            operator.namespace.name(),
+            "-l",
+            "app.kubernetes.io/managed-by=llama-stack-operator",
+        ])
         .run()
         .await
         .unwrap()
@@ -120,7 +156,14 @@ async fn a_resource_with_storage_is_taken_over_and_a_removed_variable_then_goes(
     let (operator, name) = take_over(snapshot!("env-storage"), "take-storage").await;
     let deployments: Api<Deployment> = operator.api();
     let variables = |deployment: &Deployment| -> Vec<String> {
-        let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let spec = deployment
+            .spec
+            .as_ref()
+            .unwrap()
+            .template
+            .spec
+            .as_ref()
+            .unwrap();
         let env = spec.containers[0].env.iter().flatten();
         env.map(|one| one.name.clone()).collect()
     };
@@ -181,14 +224,18 @@ async fn while_the_first_operator_runs_nothing_is_touched_and_the_status_says_so
         "spec": {"holderIdentity": "first_1", "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now())},
     });
     leases
-        .create(&PostParams::default(), &serde_json::from_value(lease).unwrap())
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(lease).unwrap(),
+        )
         .await
         .unwrap();
     let mark = stage.mark().await;
     let operator = stage.operate().await;
     let is_refused = |cr: &Distribution| {
-        condition(cr, "DeploymentUpdated")
-            .is_some_and(|(status, reason, _)| status == "False" && reason == "OtherOperatorRunning")
+        condition(cr, "DeploymentUpdated").is_some_and(|(status, reason, _)| {
+            status == "False" && reason == "OtherOperatorRunning"
+        })
     };
     let cr = operator.wait_for(&name, "refused", is_refused).await;
     let (_, _, message) = condition(&cr, "DeploymentUpdated").unwrap();
