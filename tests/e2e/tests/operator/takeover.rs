@@ -72,10 +72,8 @@ async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, String) {
     let after = Running::of(&operator, &name).await;
     // Every resource has a Service now, also where the first operator made none.
     let service = format!("{name}-service");
-    if !before.addresses.contains_key(&service) {
-        let address = after.addresses[&service].clone();
-        before.addresses.insert(service, address);
-    }
+    let address = after.addresses[&service].clone();
+    before.addresses.entry(service).or_insert(address);
     assert_eq!(before.spec, after.spec);
     assert_eq!(before, after);
     assert_moved(&operator, &name).await;
