@@ -1,9 +1,10 @@
 //! The plugins of the command line: those inside the binary and those given as files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
-use llsd_plugin::{CompileCache, Host, HostConfig, Origin, Plugin};
+use llsd_plugin::{CompileCache, Host, HostConfig, Observer, Origin, Plugin};
 use llsd_render::adapter::Adapter;
 
 use crate::files;
@@ -17,20 +18,32 @@ pub(crate) struct PluginOptions {
 }
 
 /// A host with a compile cache in the user's cache folder, when that can be written.
-pub(crate) fn host() -> anyhow::Result<Host> {
+pub(crate) fn host(observer: Option<Arc<dyn Observer>>) -> anyhow::Result<Host> {
     let cache = cache_folder().and_then(|folder| CompileCache::open(&folder).ok());
     Ok(Host::new(HostConfig {
         cache,
+        observer,
         ..HostConfig::default()
     })?)
 }
 
 /// Loads the plugins given, which come first, and those built in.
 pub(crate) fn load(arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
-    let host = host()?;
+    load_into(&host(None)?, arguments)
+}
+
+/// The same, with somebody who is told about every call.
+pub(crate) fn load_observed(
+    arguments: &PluginOptions,
+    observer: Arc<dyn Observer>,
+) -> anyhow::Result<Vec<Plugin>> {
+    load_into(&host(Some(observer))?, arguments)
+}
+
+fn load_into(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
     let mut plugins = Vec::new();
     for path in &arguments.plugins {
-        plugins.push(load_file(&host, path)?);
+        plugins.push(load_file(host, path)?);
     }
     for builtin in llsd_builtin::ADAPTERS {
         let plugin = host

@@ -1,10 +1,11 @@
 //! `llsd operator`: watches a cluster's resources and serves them.
 
 use std::io::IsTerminal;
+use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
-use kube::Client;
-use llsd_controller::{Scope, Settings, install_definitions};
+use kube::Config;
+use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -22,24 +23,39 @@ pub(crate) struct Arguments {
     /// Keep what belongs to the operator itself in this namespace; the kubeconfig's by default
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
     operator_namespace: Option<String>,
+    /// Agree with other replicas who writes; needs a name of its own for each
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    leader_elect: Option<String>,
+    /// Reconcile so many resources at the same time
+    #[arg(long, value_name = "NUMBER", default_value_t = 4)]
+    workers: u16,
+    /// Answer /healthz and /readyz here
+    #[arg(long, value_name = "ADDRESS")]
+    probes: Option<SocketAddr>,
+    /// Answer /metrics here, over TLS, to those who may get it
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Write the log as JSON
+    #[arg(long)]
+    log_json: bool,
     #[command(flatten)]
     adapters: adapters::PluginOptions,
 }
 
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
-    let plugins = adapters::load(&arguments.adapters)?;
+    start_log(arguments.log_json);
+    let metrics = Metrics::new();
+    let plugins = adapters::load_observed(&arguments.adapters, metrics.clone())?;
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
     runtime.block_on(async {
-        let client = Client::try_default()
+        let config = Config::infer()
             .await
             .context("no cluster to talk to; set KUBECONFIG")?;
+        let client = metrics
+            .clone()
+            .client(config)
+            .context("the cluster's address or credentials cannot be used")?;
         if arguments.dev {
             install_definitions(&client).await?;
         }
@@ -62,16 +78,37 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             .clone()
             .unwrap_or_else(|| client.default_namespace().to_owned());
         tracing::info!(plugins = plugins.len(), ?scope, "watching");
-        llsd_controller::run(
-            Settings {
-                client,
-                plugins,
-                scope,
-                home,
+        let settings = Settings {
+            client,
+            plugins,
+            scope,
+            home,
+            workers: arguments.workers.max(1),
+            identity: arguments.leader_elect.clone(),
+            endpoints: Endpoints {
+                probes: arguments.probes.map(bind).transpose()?,
+                metrics: arguments.metrics.map(bind).transpose()?,
             },
-            shutdown,
-        )
-        .await;
+            metrics,
+        };
+        llsd_controller::run(settings, shutdown).await?;
         Ok(Verdict::Done)
     })
+}
+
+fn start_log(is_json: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    if is_json {
+        log.json().init();
+    } else {
+        log.init();
+    }
+}
+
+fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))
 }

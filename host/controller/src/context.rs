@@ -8,6 +8,9 @@ use llsd_plugin::Plugin;
 use llsd_render::distributions::KnownDistribution;
 
 use crate::gather::Contents;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::patience::Patience;
 use crate::references::References;
 use crate::report::{Events, Recent};
 use crate::view::View;
@@ -29,4 +32,10 @@ pub(crate) struct Context {
     pub(crate) recent: Recent,
     /// Where events go.
     pub(crate) events: Events,
+    /// How often each resource failed.
+    pub(crate) patience: Patience,
+    /// Which passes are under way.
+    pub(crate) health: Arc<Health>,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
 }

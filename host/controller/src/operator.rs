@@ -1,27 +1,32 @@
-//! The process: which watches run, and what wakes a resource.
+//! The process: its watches, its servers, who leads, and the passes.
 
 use std::future::Future;
+use std::net::TcpListener;
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{FutureExt, Stream, StreamExt};
 use kube::Client;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Controller};
 use kube::runtime::watcher;
+use kube_lease_manager::LeaseManagerError;
 use llsd_api::Distribution;
 use llsd_plugin::Plugin;
 use llsd_render::distributions;
 use llsd_render::objects::Kind;
+use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::gather::Contents;
+use crate::health::Health;
+use crate::lead::Candidacy;
+use crate::metrics::Metrics;
+use crate::patience::Patience;
 use crate::reconcile::{error_policy, reconcile};
 use crate::references::References;
 use crate::report::{Events, Recent};
-use crate::view::{Followers, View, Wake};
-
-/// Resources that are reconciled at the same time.
-const WORKERS: u16 = 4;
+use crate::serve;
+use crate::view::{Followers, View, Wake, Woken};
 
 /// The kinds that every cluster serves.
 const KINDS: [Kind; 11] = [
@@ -57,18 +62,55 @@ pub struct Settings {
     pub scope: Scope,
     /// The operator's own namespace, where it keeps what belongs to itself.
     pub home: String,
+    /// Resources that are reconciled at the same time.
+    pub workers: u16,
+    /// The name of this replica among others, of which only one may write. Absent: it is the only one.
+    pub identity: Option<String>,
+    /// Where it can be asked how it is.
+    pub endpoints: Endpoints,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Where an operator can be asked how it is.
+#[derive(Debug, Default)]
+pub struct Endpoints {
+    /// For `/healthz` and `/readyz`, in plain text.
+    pub probes: Option<TcpListener>,
+    /// For `/metrics`, over TLS.
+    pub metrics: Option<TcpListener>,
+}
+
+/// Why an operator ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot stand for the lead.
+    #[error("cannot use the Lease by which replicas agree who writes")]
+    Lease(#[from] LeaseManagerError),
+    /// Another replica leads now.
+    #[error("another replica has taken the lead; this one must start afresh")]
+    LeadLost,
 }
 
 /// Runs until `shutdown` is done; reconciliations under way are finished first.
-pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
+pub async fn run(
+    settings: Settings,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Error> {
     let Settings {
         client,
         plugins,
         scope,
         home,
+        workers,
+        identity,
+        endpoints,
+        metrics,
     } = settings;
+    let shutdown = shutdown.shared();
     let references = Arc::new(References::default());
     let view = Arc::new(View::new(KINDS));
+    let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
     let followers = Followers {
         client: client.clone(),
@@ -83,19 +125,65 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         distributions: distributions::builtin(),
         references,
         view: view.clone(),
-        contents: Contents::new(client.clone(), view, home),
+        contents: Contents::new(client.clone(), view, home.clone()),
         recent: Recent::default(),
-        events: Events::new(client.clone(), std::env::var("POD_NAME").ok()),
+        events: Events::new(client.clone(), identity.clone()),
+        patience: Patience::default(),
+        health: health.clone(),
+        metrics: metrics.clone(),
     });
     let _watches = followers.start();
+    let _answers = answer(endpoints, health, metrics, &client);
+    let candidacy = match &identity {
+        Some(identity) => {
+            let candidacy = Candidacy::stand(client.clone(), &home, identity).await?;
+            tokio::select! {
+                () = candidacy.becomes(true) => {}
+                () = shutdown.clone() => {
+                    candidacy.resign().await;
+                    return Ok(());
+                }
+            }
+            tracing::info!(identity, "leading");
+            Some(Arc::new(candidacy))
+        }
+        None => None,
+    };
+    let losing = candidacy.clone();
+    let end = async move {
+        match losing {
+            Some(candidacy) => tokio::select! {
+                () = shutdown => {}
+                () = candidacy.becomes(false) => {}
+            },
+            None => shutdown.await,
+        }
+    };
+    reconcile_all(context, &scope, workers, woken, end).await;
+    match candidacy.and_then(Arc::into_inner) {
+        Some(candidacy) if candidacy.is_leading() => candidacy.resign().await,
+        Some(_) => return Err(Error::LeadLost),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Passes over resources until `end` is done.
+async fn reconcile_all(
+    context: Arc<Context>,
+    scope: &Scope,
+    workers: u16,
+    woken: impl Stream<Item = Woken> + Send + 'static,
+    end: impl Future<Output = ()> + Send + Sync + 'static,
+) {
     let forgetting = context.clone();
     Controller::new(
-        scope.api::<DeserializeGuard<Distribution>>(&client),
+        scope.api::<DeserializeGuard<Distribution>>(&context.client),
         watcher::Config::default(),
     )
-    .with_config(controller::Config::default().concurrency(WORKERS))
+    .with_config(controller::Config::default().concurrency(workers))
     .reconcile_on(woken)
-    .graceful_shutdown_on(shutdown)
+    .graceful_shutdown_on(end)
     .run(reconcile, error_policy, context)
     .for_each(|outcome| {
         match outcome {
@@ -103,6 +191,7 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
             Err(controller::Error::ObjectNotFound(resource)) => {
                 let namespace = resource.namespace.as_deref().unwrap_or_default();
                 forgetting.references.forget(namespace, &resource.name);
+                forgetting.patience.regain(namespace, &resource.name);
                 forgetting.contents.forget_absent();
             }
             Err(error) => {
@@ -112,4 +201,32 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         std::future::ready(())
     })
     .await;
+}
+
+/// Starts the servers. They end when the set is dropped.
+fn answer(
+    endpoints: Endpoints,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    client: &Client,
+) -> JoinSet<()> {
+    let mut servers = JoinSet::new();
+    let Endpoints {
+        probes,
+        metrics: scrapes,
+    } = endpoints;
+    if let Some(listener) = probes {
+        servers.spawn(async { tell(serve::probes(listener, health).await) });
+    }
+    if let Some(listener) = scrapes {
+        let client = client.clone();
+        servers.spawn(async { tell(serve::metrics(listener, metrics, client).await) });
+    }
+    servers
+}
+
+fn tell(ended: Result<(), serve::Error>) {
+    if let Err(error) = ended {
+        tracing::error!(error = &error as &dyn std::error::Error, "a server ended");
+    }
 }

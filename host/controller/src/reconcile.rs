@@ -1,9 +1,10 @@
 //! One pass over one resource.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use llsd_api::checked::ServerSource;
@@ -22,8 +23,9 @@ use crate::view::FirstOperator;
 const RESYNC: Duration = Duration::from_secs(3600);
 /// For an object of somebody else that stands in the way: no watch tells when it goes.
 const RECHECK: Duration = Duration::from_secs(60);
-/// For what may go away by itself.
-const RETRY: Duration = Duration::from_secs(10);
+
+/// For the first operator's Lease, which may be given back before it ends. Looking costs no request.
+const LEASE_RECHECK: Duration = Duration::from_secs(5);
 
 /// Why one reconciliation stopped: a variant per step.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,21 @@ pub(crate) async fn reconcile(
     guarded: Arc<DeserializeGuard<Distribution>>,
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
+    let begun = Instant::now();
+    // What is not in the view yet would be taken for missing.
+    ctx.view.complete().await;
+    let _pass = ctx.health.begin(begun);
+    let outcome = pass(&guarded, &ctx).await;
+    let word = outcome.as_ref().map_or_else(Error::word, |_| "done");
+    ctx.metrics.count_pass(word, begun.elapsed());
+    if outcome.is_ok() {
+        let namespace = guarded.namespace().unwrap_or_default();
+        ctx.patience.regain(&namespace, &guarded.name_any());
+    }
+    outcome
+}
+
+async fn pass(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Result<Action, Error> {
     let cr = guarded
         .0
         .as_ref()
@@ -59,11 +76,9 @@ pub(crate) async fn reconcile(
         // Everything is owned by the resource and goes with it.
         return Ok(Action::await_change());
     }
-    // What is not in the view yet would be taken for missing.
-    ctx.view.complete().await;
     let owner = owner(cr);
-    let outcome = converge(cr, &owner, &ctx).await;
-    report(&ctx, cr, &owner, &outcome).await?;
+    let outcome = converge(cr, &owner, ctx).await;
+    report(ctx, cr, &owner, &outcome).await?;
     outcome.map(|applied| {
         Action::requeue(if applied.is_complete() {
             RESYNC
@@ -100,16 +115,19 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
 }
 
 /// A spec that was refused waits for its author, a missing object for its maker; both are watched.
-/// Anything else is tried again.
+/// Anything else is tried again, later each time.
 pub(crate) fn error_policy(
-    _: Arc<DeserializeGuard<Distribution>>,
+    guarded: Arc<DeserializeGuard<Distribution>>,
     error: &Error,
-    _: Arc<Context>,
+    ctx: Arc<Context>,
 ) -> Action {
     Action::requeue(match error {
         Error::FirstOperator(running) => patience(running, Timestamp::now()),
         error if error.waits_for_somebody() => RESYNC,
-        _ => RETRY,
+        _ => {
+            let namespace = guarded.namespace().unwrap_or_default();
+            ctx.patience.lose(&namespace, &guarded.name_any())
+        }
     })
 }
 
@@ -118,7 +136,7 @@ fn patience(running: &FirstOperator, now: Timestamp) -> Duration {
     let left = running.until.duration_since(now);
     Duration::try_from(left)
         .unwrap_or_default()
-        .clamp(Duration::from_secs(1), RETRY)
+        .clamp(Duration::from_secs(1), LEASE_RECHECK)
 }
 
 impl Error {
@@ -130,6 +148,20 @@ impl Error {
             Self::Expand(error) => error.waits_for_somebody(),
             Self::Secrets(secrets::Error::Missing(_)) => true,
             Self::Secrets(secrets::Error::Api { .. }) | Self::Apply(_) | Self::Report(_) => false,
+        }
+    }
+
+    /// How a metric calls it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "unreadable",
+            Self::FirstOperator(_) => "other_operator",
+            Self::Refused(_) => "refused",
+            Self::Gather(_) => "gather",
+            Self::Expand(_) => "expand",
+            Self::Secrets(_) => "secrets",
+            Self::Apply(_) => "apply",
+            Self::Report(_) => "report",
         }
     }
 

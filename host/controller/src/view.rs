@@ -19,7 +19,7 @@ use llsd_render::objects::Kind;
 
 pub(crate) use cache::Cache;
 pub(crate) use first_operator::FirstOperator;
-pub(crate) use follow::{Followers, Wake};
+pub(crate) use follow::{Followers, Wake, Woken};
 pub(crate) use slim::{mounted_config_maps, problem};
 
 /// The caches.
@@ -77,6 +77,11 @@ impl View {
     /// Waits until every cache has its first list.
     pub(crate) async fn complete(&self) {
         join_all(self.caches().map(Cache::complete)).await;
+    }
+
+    /// Whether every cache has its first list.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.caches().all(Cache::is_complete)
     }
 
     fn caches(&self) -> impl Iterator<Item = &Cache> {

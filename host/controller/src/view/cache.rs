@@ -135,6 +135,11 @@ impl Cache {
             .await;
     }
 
+    /// Whether the first list is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        *self.is_complete.borrow()
+    }
+
     /// No reader or writer leaves it half done, so a panic elsewhere does not spoil it.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -284,7 +289,7 @@ mod tests {
             ["b"]
         );
         assert_eq!(size(&cache, "a").and(size(&cache, "c")), Some(1));
-        assert!(*cache.is_complete.borrow());
+        assert!(cache.is_complete());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod at_rest;
 mod first_operator;
+mod process;
 mod rotation;
 #[path = "../support/mod.rs"]
 mod support;

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_controller::{Scope, Settings, install_definitions, run};
+use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions, run};
 use llsd_plugin::{Host, HostConfig, Origin, Plugin};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(crate) struct Stage {
 pub(crate) struct Operator {
     stage: Stage,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+    task: JoinHandle<Result<(), llsd_controller::Error>>,
 }
 
 impl std::ops::Deref for Operator {
@@ -51,10 +51,8 @@ impl Operator {
     /// Stops the operator, waits for its end, and leaves everything else as it is.
     pub(crate) async fn stop(self) -> Stage {
         self.stop.send(()).unwrap();
-        tokio::time::timeout(DEADLINE, self.task)
-            .await
-            .unwrap()
-            .unwrap();
+        let ended = tokio::time::timeout(DEADLINE, self.task).await;
+        ended.unwrap().unwrap().unwrap();
         self.stage
     }
 }
@@ -78,15 +76,29 @@ impl Stage {
         }
     }
 
-    /// Starts an operator.
-    pub(crate) async fn operate(self) -> Operator {
+    /// What an operator for this namespace alone works with.
+    pub(crate) async fn settings(&self) -> Settings {
         let testbed = Testbed::shared().await.unwrap();
-        let settings = Settings {
+        Settings {
             client: testbed.client(&self.user).await.unwrap(),
             plugins: plugins(),
             scope: Scope::Namespace(self.namespace.name().to_owned()),
             home: self.namespace.name().to_owned(),
-        };
+            workers: 4,
+            identity: None,
+            endpoints: Endpoints::default(),
+            metrics: Metrics::new(),
+        }
+    }
+
+    /// Starts an operator.
+    pub(crate) async fn operate(self) -> Operator {
+        let settings = self.settings().await;
+        self.operate_with(settings)
+    }
+
+    /// Starts an operator with other settings.
+    pub(crate) fn operate_with(self, settings: Settings) -> Operator {
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;

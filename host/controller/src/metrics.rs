@@ -1,0 +1,233 @@
+//! What the operator counts, for Prometheus.
+//!
+//! Labels come from closed sets and from the names of plugins; nothing that a user writes becomes one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{Method, Request};
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use llsd_plugin::{CallReport, Observer};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use tower::util::MapRequestLayer;
+
+type Label = (&'static str, String);
+type Counters<const N: usize> = Family<[Label; N], Counter>;
+
+/// What is counted.
+pub struct Metrics {
+    registry: Registry,
+    passes: Counters<1>,
+    pass_seconds: Histogram,
+    requests: Counters<1>,
+    calls: Counters<3>,
+    call_fuel: Counters<2>,
+    call_seconds: Family<[Label; 2], Histogram, fn() -> Histogram>,
+}
+
+impl Metrics {
+    /// Nothing counted yet.
+    pub fn new() -> Arc<Self> {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("llsd"),
+            passes: Family::default(),
+            pass_seconds: seconds(),
+            requests: Family::default(),
+            calls: Family::default(),
+            call_fuel: Family::default(),
+            call_seconds: Family::new_with_constructor(seconds),
+        };
+        let Self {
+            registry,
+            passes,
+            pass_seconds,
+            requests,
+            calls,
+            call_fuel,
+            call_seconds,
+        } = &mut metrics;
+        registry.register(
+            "reconciles",
+            "Passes over resources, by how they ended",
+            passes.clone(),
+        );
+        registry.register_with_unit(
+            "reconcile_duration",
+            "How long passes took",
+            Unit::Seconds,
+            pass_seconds.clone(),
+        );
+        registry.register(
+            "kubernetes_requests",
+            "Requests to the API server, by verb",
+            requests.clone(),
+        );
+        registry.register(
+            "plugin_calls",
+            "Calls of plugins: ran, remembered, or failed",
+            calls.clone(),
+        );
+        registry.register(
+            "plugin_fuel",
+            "Fuel that plugins burned, where a guest ran",
+            call_fuel.clone(),
+        );
+        registry.register_with_unit(
+            "plugin_call_duration",
+            "How long calls of plugins took, where a guest ran",
+            Unit::Seconds,
+            call_seconds.clone(),
+        );
+        Arc::new(metrics)
+    }
+
+    /// Everything, as Prometheus reads it.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    /// A client whose requests are counted.
+    pub fn client(self: Arc<Self>, config: Config) -> Result<Client, kube::Error> {
+        let count = move |request: Request<Body>| {
+            self.count_request(&request);
+            request
+        };
+        let builder = ClientBuilder::try_from(config)?;
+        Ok(builder.with_layer(&MapRequestLayer::new(count)).build())
+    }
+
+    fn count_request<B>(&self, request: &Request<B>) {
+        let verb = verb(
+            request.method(),
+            request.uri().path(),
+            request.uri().query(),
+        );
+        self.requests
+            .get_or_create(&[("verb", verb.to_owned())])
+            .inc();
+    }
+
+    /// Counts a pass over a resource.
+    pub(crate) fn count_pass(&self, outcome: &'static str, took: Duration) {
+        self.passes
+            .get_or_create(&[("outcome", outcome.to_owned())])
+            .inc();
+        self.pass_seconds.observe(took.as_secs_f64());
+    }
+}
+
+impl Observer for Metrics {
+    fn called(&self, report: &CallReport<'_>) {
+        let outcome = match (report.fault, report.is_remembered) {
+            (Some(_), _) => "failed",
+            (None, true) => "remembered",
+            (None, false) => "ran",
+        };
+        let plugin = ("plugin", report.plugin.to_owned());
+        let call = ("call", report.call.to_owned());
+        let outcome_label = ("outcome", outcome.to_owned());
+        self.calls
+            .get_or_create(&[plugin.clone(), call.clone(), outcome_label])
+            .inc();
+        if !report.is_remembered {
+            let labels = [plugin, call];
+            self.call_fuel.get_or_create(&labels).inc_by(report.fuel);
+            self.call_seconds
+                .get_or_create(&labels)
+                .observe(report.duration.as_secs_f64());
+        }
+    }
+}
+
+/// From 0.1 ms to a minute.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 3.0, 13))
+}
+
+/// The verb that the API server sees in a request.
+fn verb(method: &Method, path: &str, query: Option<&str>) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ if query.is_some_and(|query| query.split('&').any(|one| one.starts_with("watch="))) => {
+            "watch"
+        }
+        _ if names_one(path) => "get",
+        _ => "list",
+    }
+}
+
+/// Whether a path leads to one object: `/api/v1/namespaces/ns/pods/p` does, `/api/v1/pods` does not.
+fn names_one(path: &str) -> bool {
+    let mut steps = path.trim_matches('/').split('/');
+    let above = match steps.next() {
+        Some("api") => 1,
+        Some("apis") => 2,
+        _ => return true,
+    };
+    let rest: Vec<_> = steps.skip(above).collect();
+    let rest = match rest.as_slice() {
+        ["namespaces", _, below @ ..] if !below.is_empty() => below,
+        all => all,
+    };
+    rest.len() != 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_the_verbs_of_kubernetes() {
+        for (method, path, query, expected) in [
+            (Method::GET, "/api/v1/pods", None, "list"),
+            (
+                Method::GET,
+                "/api/v1/pods",
+                Some("watch=true&limit=1"),
+                "watch",
+            ),
+            (Method::GET, "/api/v1/namespaces/a/secrets/b", None, "get"),
+            (
+                Method::GET,
+                "/apis/apps/v1/namespaces/a/deployments",
+                None,
+                "list",
+            ),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/a/deployments/b",
+                None,
+                "patch",
+            ),
+            (Method::GET, "/version", None, "get"),
+        ] {
+            assert_eq!(verb(&method, path, query), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_is_shown_with_its_labels() {
+        let metrics = Metrics::new();
+        metrics.count_pass("done", Duration::from_millis(2));
+        let text = metrics.text();
+        assert!(
+            text.contains("llsd_reconciles_total{outcome=\"done\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("llsd_reconcile_duration_seconds_count 1"),
+            "{text}"
+        );
+    }
+}
