@@ -66,6 +66,8 @@ pub mod reason {
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
     /// A Secret lacks a key.
     pub const SECRET_KEY_MISSING: &str = "SecretKeyMissing";
+    /// A Secret holds a value that the server cannot use.
+    pub const SECRET_VALUE_UNUSABLE: &str = "SecretValueUnusable";
     /// The Deployment was written.
     pub const DEPLOYMENT_UPDATE_SUCCEEDED: &str = "DeploymentUpdateSucceeded";
     /// The Deployment could not be written.

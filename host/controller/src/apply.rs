@@ -11,8 +11,10 @@ pub(crate) mod takeover;
 mod write;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use llsd_api::labels;
 use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired};
@@ -44,6 +46,8 @@ pub(crate) enum Error {
 pub(crate) struct Written {
     /// The Deployment as it now is.
     pub(crate) deployment: Deployment,
+    /// The Ingress or Route as it now is.
+    pub(crate) exposure: Option<Arc<DynamicObject>>,
     /// Why some of the objects that a server can do without are not as they should be.
     pub(crate) shortfalls: Vec<Error>,
 }
@@ -80,7 +84,7 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
     write(target, first, &mut shortfalls).await?;
     let deployment = serde_json::to_value(&*deployment.write(target).await?)?;
     let deployment: Deployment = serde_json::from_value(deployment)?;
-    write(target, after, &mut shortfalls).await?;
+    let exposure = write(target, after, &mut shortfalls).await?;
     let is_rolled_out = is_rolled_out(&deployment);
     let retired = retired
         .into_iter()
@@ -93,6 +97,7 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
     }
     Ok(Written {
         deployment,
+        exposure,
         shortfalls,
     })
 }
@@ -128,20 +133,23 @@ fn look(
     Ok(pairs)
 }
 
+/// Writes all of them, and gives the one that exposes the server.
 async fn write(
     target: Target<'_>,
     pairs: Vec<Pair>,
     shortfalls: &mut Vec<Error>,
-) -> Result<(), Error> {
+) -> Result<Option<Arc<DynamicObject>>, Error> {
+    let mut exposure = None;
     for pair in pairs {
-        let need = pair.need();
+        let (kind, need) = (pair.kind(), pair.need());
         match pair.write(target).await {
+            Ok(live) if matches!(kind, Kind::Ingress | Kind::Route) => exposure = Some(live),
             Ok(_) => {}
             Err(error) if need == Need::Optional => shortfalls.push(error),
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(exposure)
 }
 
 /// Deletes an object, if it is there and ours.
@@ -177,7 +185,7 @@ fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
     let Owner {
         namespace, name, ..
     } = target.owner;
-    let is_generated = |object: &kube::api::DynamicObject| {
+    let is_generated = |object: &DynamicObject| {
         object.name_any().starts_with(&format!("{name}-config-"))
             && object.labels().contains_key(labels::COMPONENT)
             && write::is_ours(object, target.owner)
@@ -187,8 +195,7 @@ fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
         .of(Kind::ConfigMap)
         .map(|cache| cache.find(namespace, is_generated))
         .unwrap_or_default();
-    let is_of_resource =
-        |set: &kube::api::DynamicObject| set.labels().get(labels::INSTANCE) == Some(name);
+    let is_of_resource = |set: &DynamicObject| set.labels().get(labels::INSTANCE) == Some(name);
     let sets = target.view.replica_sets.find(namespace, is_of_resource);
     let mounted: BTreeSet<String> = sets
         .iter()
@@ -216,9 +223,12 @@ fn is_rolled_out(deployment: &Deployment) -> bool {
 /// Whether everything that is wanted is there; the API server adds its defaults, which do not count.
 fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, wanted)| live.get(key).is_some_and(|live| holds(live, wanted))),
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| match live.get(key) {
+                Some(live) => holds(live, wanted),
+                None => is_empty(wanted),
+            })
+        }
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len()
                 && live
@@ -227,6 +237,15 @@ fn holds(live: &Value, wanted: &Value) -> bool {
                     .all(|(live, wanted)| holds(live, wanted))
         }
         _ => live == wanted,
+    }
+}
+
+/// What the API server does not store.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }
 
@@ -248,5 +267,12 @@ mod tests {
         ] {
             assert!(!holds(&edited, &wanted), "{edited}");
         }
+    }
+
+    #[test]
+    fn what_the_api_server_does_not_store_is_no_difference() {
+        let wanted = json!({"env": [{"name": "A", "value": ""}], "args": []});
+        assert!(holds(&json!({"env": [{"name": "A"}]}), &wanted));
+        assert!(!holds(&json!({"env": []}), &wanted));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 use llsd_plugin::Plugin;
 use llsd_render::distributions::KnownDistribution;
+use llsd_render::objects::Cluster;
 
 use crate::gather::Contents;
 use crate::health::Health;
@@ -24,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) distributions: BTreeMap<String, KnownDistribution>,
     /// Which resources wait for which Secrets and ConfigMaps.
     pub(crate) references: Arc<References>,
+    /// What the cluster offers.
+    pub(crate) cluster: Cluster,
     /// What is known of the cluster.
     pub(crate) view: Arc<View>,
     /// What referenced objects hold.

@@ -1,9 +1,14 @@
 //! Reads what a resource points at: its base configuration, or the file that replaces it.
 //!
-//! In: a checked resource. Out: the image, and what the configuration starts from. Reads only.
+//! In: a checked resource. Out: the image, what the configuration starts from, and whom the server
+//! trusts. Reads only.
 
+mod cluster;
+mod connection;
 mod contents;
+mod conversion;
 pub(crate) mod secrets;
+pub(crate) mod trust;
 
 use std::collections::BTreeMap;
 
@@ -12,10 +17,12 @@ use llsd_api::v1alpha2::ConfigSourceKind;
 use llsd_api::{FieldPath, Rejection, Rejections, choices};
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
+use llsd_render::trust::TrustBundle;
 use llsd_render::yaml;
 use serde_json::Value;
 
 use crate::digest;
+pub(crate) use cluster::discover;
 pub(crate) use contents::Contents;
 
 /// What a resource points at.
@@ -23,8 +30,12 @@ pub(crate) use contents::Contents;
 pub(crate) struct Gathered {
     /// The image that runs.
     pub(crate) image: String,
+    /// The user that the image names; absent: the image was not read.
+    pub(crate) image_user: Option<String>,
     /// What the configuration starts from.
     pub(crate) source: Source,
+    /// Certificates that the server trusts.
+    pub(crate) trust: Option<TrustBundle>,
 }
 
 /// What the configuration starts from.
@@ -77,6 +88,7 @@ pub(crate) async fn gather(
     checked: &Checked,
     owner: &Owner,
 ) -> Result<Gathered, Error> {
+    refuse_unread_providers(checked)?;
     let (image, known) = find_image(distributions, &checked.server)?;
     let source = match &checked.config_source {
         ConfigSource::Override { config_map, .. } => {
@@ -97,7 +109,25 @@ pub(crate) async fn gather(
         ConfigSource::Generated { base: None } => embedded(known, &checked.server)?,
         ConfigSource::DistributionDefault => Source::DistributionDefault,
     };
-    Ok(Gathered { image, source })
+    Ok(Gathered {
+        image,
+        image_user: None,
+        source,
+        trust: trust::trust(contents, checked, owner).await?,
+    })
+}
+
+/// Which type a provider has stands inside its image, and the file cannot be written without it.
+fn refuse_unread_providers(checked: &Checked) -> Result<(), Rejections> {
+    let unread = checked.external.iter().map(|provider| Rejection {
+        field: provider.path.field("image"),
+        problem: format!(
+            "{} declares inside which provider it brings, and this operator does not read images of providers yet",
+            provider.image
+        ),
+        fix: "remove the entry, or build the provider into the image of the server".to_owned(),
+    });
+    Rejections::new(unread.collect()).map_or(Ok(()), Err)
 }
 
 fn find_image<'a>(

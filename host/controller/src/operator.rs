@@ -17,7 +17,7 @@ use llsd_render::objects::Kind;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
-use crate::gather::Contents;
+use crate::gather::{Contents, discover};
 use crate::health::Health;
 use crate::lead::Candidacy;
 use crate::metrics::Metrics;
@@ -108,8 +108,13 @@ pub async fn run(
         metrics,
     } = settings;
     let shutdown = shutdown.shared();
+    let cluster = tokio::select! {
+        () = shutdown.clone() => return Ok(()),
+        cluster = discover(&client) => cluster,
+    };
+    let routes = cluster.has_routes.then_some(Kind::Route);
     let references = Arc::new(References::default());
-    let view = Arc::new(View::new(KINDS));
+    let view = Arc::new(View::new(KINDS.into_iter().chain(routes)));
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
     let followers = Followers {
@@ -124,6 +129,7 @@ pub async fn run(
         plugins: plugins.into(),
         distributions: distributions::builtin(),
         references,
+        cluster,
         view: view.clone(),
         contents: Contents::new(client.clone(), view, home.clone()),
         recent: Recent::default(),

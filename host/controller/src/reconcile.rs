@@ -96,13 +96,18 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
     ctx.references.record(&owner.namespace, &checked);
     let gathered = gather(&ctx.contents, &ctx.distributions, &checked, owner).await?;
     let plan = expand(&ctx.plugins, &checked, &gathered).await?;
-    let secrets_digest = resolve_secrets(&ctx.contents, &plan, owner).await?;
+    let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner).await?;
     let desired = objects(&ObjectInputs {
         checked: &checked,
         image: &gathered.image,
+        image_user: gathered.image_user.as_deref(),
         plan: &plan,
-        secrets_digest: secrets_digest.as_deref(),
+        secrets_digest: secrets.digest.as_deref(),
         owner,
+        cluster: &ctx.cluster,
+        trust: gathered.trust.as_ref(),
+        derived: &secrets.derived,
+        network_policy: None,
     })?;
     let target = Target {
         client: &ctx.client,
@@ -146,7 +151,7 @@ impl Error {
             Self::Unreadable(_) | Self::FirstOperator(_) | Self::Refused(_) => true,
             Self::Gather(error) => error.waits_for_somebody(),
             Self::Expand(error) => error.waits_for_somebody(),
-            Self::Secrets(secrets::Error::Missing(_)) => true,
+            Self::Secrets(secrets::Error::Troubled(_)) => true,
             Self::Secrets(secrets::Error::Api { .. }) | Self::Apply(_) | Self::Report(_) => false,
         }
     }

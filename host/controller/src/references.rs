@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use llsd_api::checked::{Checked, ConfigSource};
 
+use crate::gather::trust::PLATFORM_BUNDLE;
+
 /// An object that resources refer to by name, in their own namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Referent {
@@ -25,13 +27,22 @@ impl References {
         let secrets = checked
             .references()
             .into_iter()
-            .map(|one| Referent::Secret(one.secret.clone()));
+            .map(|one| one.secret.clone())
+            .chain(checked.networking.tls_secret.clone())
+            .map(Referent::Secret);
         let config_map = match &checked.config_source {
             ConfigSource::Override { config_map, .. } => Some(config_map.clone()),
             ConfigSource::Generated { base } => base.as_ref().map(|base| base.name.clone()),
             ConfigSource::DistributionDefault => None,
         };
-        let all = secrets.chain(config_map.map(Referent::ConfigMap)).collect();
+        let bundle = checked.networking.ca_bundle.as_ref();
+        let config_maps = bundle
+            .map(|bundle| bundle.config_map_name.clone())
+            .into_iter()
+            .chain(config_map)
+            .chain([PLATFORM_BUNDLE.to_owned()])
+            .map(Referent::ConfigMap);
+        let all = secrets.chain(config_maps).collect();
         self.lock()
             .entry(namespace.to_owned())
             .or_default()

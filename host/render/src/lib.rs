@@ -12,6 +12,7 @@ mod generate;
 pub mod objects;
 pub mod order;
 mod provider_package;
+pub mod trust;
 pub mod yaml;
 
 pub use choose::{Reason, Undecided};

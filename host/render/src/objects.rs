@@ -1,32 +1,47 @@
 //! The Kubernetes objects of a resource: names, labels and defaults as the first operator chose
 //! them, so that what it left running can be taken over.
 //!
-//! In: a checked resource, the image, what configures the server, and whom the objects belong to.
-//! Out: every object, complete and byte for byte, and what should no longer be there; or what this
-//! operator cannot do for the resource yet. A field that is asked for and not honoured is refused,
-//! never dropped.
+//! In: a checked resource, the image, what configures the server, what the cluster offers, and whom
+//! the objects belong to. Out: every object, complete and byte for byte, and what should no longer be
+//! there.
 
+mod autoscaler;
+mod budget;
 mod child;
 mod config_map;
 mod deployment;
+mod derived;
 mod environment;
+mod exposure;
+mod external;
+mod network_policy;
 mod pod;
+mod role_binding;
 mod service;
-mod unsupported;
+pub(crate) mod tls;
+mod trust;
 mod volume;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use llsd_api::checked::Checked;
-use llsd_api::{API_VERSION_V1ALPHA2, KIND, Rejections, labels};
+use llsd_api::checked::{Checked, ConfigSource};
+use llsd_api::{API_VERSION_V1ALPHA2, FieldPath, KIND, Rejection, Rejections, labels};
 
 use crate::generate::Generated;
+use crate::trust::TrustBundle;
 
 pub use child::{Child, Kind, Need, Retired, Write};
 pub use config_map::config_map_name;
+pub use derived::DerivedValues;
+pub use exposure::exposed_at;
+pub use role_binding::ANY_UID;
 pub use service::service_url;
+
+const SERVICE_ACCOUNT_SUFFIX: &str = "-sa";
+/// Annotation that changes with secret values and tells nothing about them.
+const SECRETS_DIGEST: &str = "llamastack.io/secrets-digest";
 
 /// Label of every object: a digest of what we want it to be. An object that carries another one was
 /// written for another resource, or by another release of the operator. It is no annotation, because
@@ -60,6 +75,17 @@ pub enum ConfigPlan {
     DistributionDefault,
 }
 
+/// What a cluster offers and objects depend on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// Whether it has the API of Routes.
+    pub has_routes: bool,
+    /// Whether it has the ClusterRole [`ANY_UID`].
+    pub has_any_uid: bool,
+    /// Where the operator runs, which must reach the servers; absent: outside the cluster.
+    pub operator_namespace: Option<String>,
+}
+
 /// What the objects of a resource are made from.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectInputs<'a> {
@@ -67,12 +93,23 @@ pub struct ObjectInputs<'a> {
     pub checked: &'a Checked,
     /// The image that runs.
     pub image: &'a str,
+    /// The user that the image names, where its own configuration was read.
+    pub image_user: Option<&'a str>,
     /// What configures the server.
     pub plan: &'a ConfigPlan,
     /// Changes with the secret values that the pods are given, and tells nothing about them.
     pub secrets_digest: Option<&'a str>,
     /// Whom the objects belong to.
     pub owner: &'a Owner,
+    /// What the cluster offers.
+    pub cluster: &'a Cluster,
+    /// Certificates that the server trusts.
+    pub trust: Option<&'a TrustBundle>,
+    /// What secret values were taken apart into.
+    pub derived: &'a DerivedValues,
+    /// Whether there is a network policy, where the operator's own switch decides; absent: the
+    /// resource does.
+    pub network_policy: Option<bool>,
 }
 
 /// Everything that should exist for a resource, in the order in which it is written: what the pods
@@ -91,54 +128,103 @@ pub struct Desired {
 
 /// Builds every object of a resource.
 pub fn objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Rejections> {
-    let &ObjectInputs {
-        checked,
-        image: _,
-        plan,
-        secrets_digest: _,
-        owner,
-    } = inputs;
-    unsupported::refuse(checked, plan, owner)?;
+    let &ObjectInputs { checked, owner, .. } = inputs;
+    refuse_file_from_elsewhere(checked, owner)?;
+    let (once, converge) = (Write::Once, Write::Converge);
+    let (essential, optional) = (Need::Essential, Need::Optional);
     let account = ServiceAccount {
-        metadata: metadata(owner, "-sa"),
+        metadata: metadata(owner, SERVICE_ACCOUNT_SUFFIX),
         ..ServiceAccount::default()
     };
-    let config_map = config_map::config_map(plan, owner)
-        .map(|map| Child::new(Kind::ConfigMap, Write::Once, Need::Essential, &map));
-    let claim = volume::claim(checked, owner).map(|claim| {
-        Child::new(
-            Kind::PersistentVolumeClaim,
-            Write::Once,
-            Need::Essential,
-            &claim,
-        )
-    });
-    let account = Child::new(
-        Kind::ServiceAccount,
-        Write::Converge,
-        Need::Essential,
-        &account,
-    );
-    Ok(Desired {
-        before: config_map
-            .into_iter()
-            .chain(claim)
-            .chain([account])
-            .collect(),
-        deployment: Child::new(
-            Kind::Deployment,
-            Write::Converge,
-            Need::Essential,
-            &deployment::deployment(inputs),
-        ),
-        after: vec![Child::new(
-            Kind::Service,
-            Write::Converge,
-            Need::Essential,
-            &service::service(checked, owner),
-        )],
+    let before = [
+        config_map::config_map(inputs.plan, owner)
+            .map(|one| Child::new(Kind::ConfigMap, once, essential, &one)),
+        inputs.trust.map(|bundle| {
+            let one = trust::config_map(bundle, owner);
+            Child::new(Kind::ConfigMap, converge, essential, &one)
+        }),
+        derived::secret(inputs).map(|one| Child::new(Kind::Secret, converge, essential, &one)),
+        volume::claim(checked, owner)
+            .map(|one| Child::new(Kind::PersistentVolumeClaim, once, essential, &one)),
+        Some(Child::new(
+            Kind::ServiceAccount,
+            converge,
+            essential,
+            &account,
+        )),
+        role_binding::role_binding(inputs)
+            .map(|one| Child::new(Kind::RoleBinding, once, optional, &one)),
+    ];
+    let deployment = deployment::deployment(inputs);
+    let service = service::service(checked, owner);
+    let after = [
+        Some(Child::new(Kind::Service, converge, essential, &service)),
+        network_policy::network_policy(inputs)
+            .map(|one| Child::new(Kind::NetworkPolicy, converge, optional, &one)),
+        autoscaler::autoscaler(checked, owner)
+            .map(|one| Child::new(Kind::HorizontalPodAutoscaler, converge, optional, &one)),
+        budget::budget(checked, owner)
+            .map(|one| Child::new(Kind::PodDisruptionBudget, converge, optional, &one)),
+        exposure::exposure(inputs),
+    ];
+    let mut desired = Desired {
+        before: before.into_iter().flatten().collect(),
+        deployment: Child::new(Kind::Deployment, converge, essential, &deployment),
+        after: after.into_iter().flatten().collect(),
         retired: Vec::new(),
-    })
+    };
+    desired.retired = retired(&desired, inputs);
+    Ok(desired)
+}
+
+/// What an earlier resource may have asked for. Never a volume claim, which holds data, and never a
+/// generated file, which has a name of its own.
+fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
+    let mut candidates = vec![
+        (Kind::NetworkPolicy, network_policy::SUFFIX),
+        (Kind::HorizontalPodAutoscaler, autoscaler::SUFFIX),
+        (Kind::PodDisruptionBudget, budget::SUFFIX),
+        (Kind::Ingress, exposure::INGRESS_SUFFIX),
+        (Kind::ConfigMap, trust::SUFFIX),
+        (Kind::Secret, derived::SUFFIX),
+    ];
+    // Where there is no such API, there is nothing to delete either.
+    if inputs.cluster.has_routes {
+        candidates.push((Kind::Route, exposure::ROUTE_SUFFIX));
+    }
+    candidates
+        .into_iter()
+        .map(|(kind, suffix)| Retired {
+            kind,
+            name: format!("{}{suffix}", inputs.owner.name),
+        })
+        .filter(|retired| {
+            !desired
+                .children()
+                .any(|child| child.kind == retired.kind && child.name == retired.name)
+        })
+        .collect()
+}
+
+/// Pods mount ConfigMaps of their own namespace only, and a copy made by the operator would show a
+/// user what another namespace keeps to itself.
+fn refuse_file_from_elsewhere(checked: &Checked, owner: &Owner) -> Result<(), Rejections> {
+    match &checked.config_source {
+        ConfigSource::Override {
+            namespace: Some(namespace),
+            ..
+        } if !namespace.is_empty() && *namespace != owner.namespace => {
+            Err(Rejections::from(Rejection {
+                field: FieldPath::spec().at(&["overrideConfig", "configMapNamespace"]),
+                problem: format!(
+                    "{namespace:?} is not the namespace of the resource, and its pods cannot read ConfigMaps of another"
+                ),
+                fix: "copy the ConfigMap to the namespace of the resource and remove the field"
+                    .to_owned(),
+            }))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Desired {

@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use llsd_adapter_sdk::documents::{Counts, Part, ReadAs, Startup};
 use llsd_api::checked::{Checked, Reference, review};
 use llsd_api::{FieldPath, Rejections};
-use llsd_render::objects::{ConfigPlan, Desired, ObjectInputs, Owner, objects};
+use llsd_render::objects::{
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner, objects,
+};
+use llsd_render::trust::{TrustBundle, TrustSource};
 use llsd_render::{Generated, PodVariable, Reason, Receipt, ValueSource};
 use serde_json::{Value, json};
 
@@ -65,42 +69,216 @@ fn a_resource_that_asks_for_nothing_gets_the_template_of_the_first_operator() {
 }
 
 #[test]
-fn what_is_not_done_yet_is_refused_by_its_path() {
+fn the_objects_of_a_server_with_tls_that_is_exposed_and_guarded() {
+    let checked = checked(with(json!({
+        "networking": {
+            "port": 8443,
+            "tls": {"secretName": "llama-tls"},
+            "expose": {
+                "hostname": "llama.example.com",
+                "ingressClassName": "public",
+                "tlsSecretName": "edge-tls",
+                "annotations": {"example.com/team": "ml"},
+            },
+            "allowedFrom": {"namespaces": ["app"], "labels": ["example.com/llama"]},
+        },
+    })));
+    let (cluster, derived) = (Cluster::default(), DerivedValues::default());
+    let plan = generated(Vec::new());
+    let inputs = ObjectInputs {
+        image_user: Some("1001:0"),
+        ..inputs(&checked, &plan, &cluster, &derived)
+    };
+    golden("exposed", &objects(&inputs).unwrap());
+
+    let openshift = Cluster {
+        has_routes: true,
+        has_any_uid: true,
+        operator_namespace: Some("llsd-system".to_owned()),
+    };
+    let inputs = ObjectInputs {
+        cluster: &openshift,
+        ..inputs
+    };
+    golden("openshift", &objects(&inputs).unwrap());
+}
+
+#[test]
+fn the_objects_of_a_server_that_scales_by_load() {
+    let checked = checked(with(json!({
+        "workload": {
+            "replicas": 2,
+            "autoscaling": {"minReplicas": 1, "maxReplicas": 5, "targetMemoryUtilizationPercentage": 70},
+            "podDisruptionBudget": {"minAvailable": "50%"},
+        },
+    })));
+    golden(
+        "autoscaled",
+        &built(&checked, &generated(Vec::new())).unwrap(),
+    );
+}
+
+#[test]
+fn the_objects_of_a_server_with_authorities_and_a_connection_taken_apart() {
+    let checked = checked(with(json!({})));
+    let part = PodVariable {
+        name: "LLSD_SQL_HOST".to_owned(),
+        source: ValueSource::Part(reference(), Part::Host),
+        read_as: ReadAs::Text,
+    };
+    let plan = generated(vec![part]);
+    let derived = DerivedValues([("LLSD_SQL_HOST".to_owned(), "db".to_owned())].into());
+    let text = include_str!("authority.pem");
+    let source = TrustSource {
+        config_map: "cas",
+        key: "ca.crt",
+        text,
+    };
+    let trust = TrustBundle::new(&[source], &[]).unwrap();
+    let cluster = Cluster::default();
+    let inputs = ObjectInputs {
+        trust: trust.as_ref(),
+        ..inputs(&checked, &plan, &cluster, &derived)
+    };
+    golden("trusting", &objects(&inputs).unwrap());
+}
+
+#[test]
+fn the_objects_of_a_server_with_an_external_provider() {
+    let sample = include_str!("../../../samples/external-provider.yaml");
+    let checked = checked(serde_saphyr::from_str(sample).unwrap());
+    golden(
+        "external",
+        &built(&checked, &generated(Vec::new())).unwrap(),
+    );
+}
+
+#[test]
+fn the_digest_on_a_secret_does_not_depend_on_its_values() {
+    let checked = checked(with(json!({})));
+    let (cluster, plan) = (Cluster::default(), generated(Vec::new()));
+    let digest = |value: &str| {
+        let derived = DerivedValues([("A".to_owned(), value.to_owned())].into());
+        let desired = objects(&inputs(&checked, &plan, &cluster, &derived)).unwrap();
+        let secret = desired.children().find(|one| one.kind == Kind::Secret);
+        let metadata = &secret.unwrap().object["metadata"];
+        metadata["labels"][DESIRED_DIGEST].clone()
+    };
+    assert!(digest("one").is_string());
+    assert_eq!(digest("one"), digest("two"));
+    let debug = DerivedValues([("A".to_owned(), "canary".to_owned())].into());
+    assert!(!format!("{debug:?}").contains("canary"));
+}
+
+#[test]
+fn what_is_not_asked_for_is_retired_and_a_volume_never_is() {
+    let retired = |checked: &Checked| -> Vec<String> {
+        let desired = built(checked, &generated(Vec::new())).unwrap();
+        desired.retired.into_iter().map(|one| one.name).collect()
+    };
+    let all = [
+        "minimal-network-policy",
+        "minimal-hpa",
+        "minimal-pdb",
+        "minimal-ingress",
+        "minimal-ca-bundle",
+        "minimal-derived",
+    ];
+    assert_eq!(retired(&checked(with(json!({})))), all);
+    let scaled = with(json!({"workload": {"autoscaling": {"maxReplicas": 3}}}));
+    assert!(!retired(&checked(scaled)).contains(&"minimal-hpa".to_owned()));
+}
+
+#[test]
+fn the_switch_of_the_first_operator_decides_about_the_network_policy() {
+    let checked = checked(with(
+        json!({"networking": {"allowedFrom": {"namespaces": ["*"]}}}),
+    ));
+    let (cluster, derived) = (Cluster::default(), DerivedValues::default());
+    let plan = generated(Vec::new());
+    for (switch, expected) in [(None, true), (Some(true), true), (Some(false), false)] {
+        let inputs = ObjectInputs {
+            network_policy: switch,
+            ..inputs(&checked, &plan, &cluster, &derived)
+        };
+        let desired = objects(&inputs).unwrap();
+        let has_policy = desired
+            .children()
+            .any(|child| child.kind == Kind::NetworkPolicy);
+        assert_eq!(has_policy, expected, "{switch:?}");
+    }
+}
+
+#[test]
+fn a_port_of_its_own_reaches_a_server_that_reads_no_file_of_ours() {
+    let mut document = with(json!({"networking": {"port": 9000}}));
+    document["spec"]
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("providers");
+    let checked = checked(document);
+    let desired = built(&checked, &ConfigPlan::DistributionDefault).unwrap();
+    let container = &desired.deployment.object["spec"]["template"]["spec"]["containers"][0];
+    let wanted = json!({"name": "LLAMA_STACK_PORT", "value": "9000"});
+    assert!(container["env"].as_array().unwrap().contains(&wanted));
+}
+
+#[test]
+fn a_file_from_another_namespace_is_refused_by_its_path() {
     let checked = checked(json!({
         "apiVersion": "llamastack.io/v1alpha2",
         "kind": "LlamaStackDistribution",
         "metadata": {"name": "minimal"},
         "spec": {
             "distribution": {"name": "starter"},
-            "networking": {"expose": true},
-            "workload": {"autoscaling": {"maxReplicas": 3}},
+            "overrideConfig": {"configMapName": "mine", "configMapNamespace": "other"},
         },
     }));
-    let part = PodVariable {
-        name: "LLSD_SQL_HOST".to_owned(),
-        source: ValueSource::Part(reference(), Part::Host),
-        read_as: ReadAs::Text,
-    };
-    let refused = built(&checked, &generated(vec![part])).unwrap_err();
+    let refused = built(&checked, &ConfigPlan::DistributionDefault).unwrap_err();
     let fields: Vec<_> = refused.iter().map(|one| one.field.to_string()).collect();
-    assert_eq!(
-        fields,
-        [
-            "spec.networking.expose",
-            "spec.providers.inference.apiKey",
-            "spec.workload.autoscaling"
-        ]
-    );
+    assert_eq!(fields, ["spec.overrideConfig.configMapNamespace"]);
+}
+
+/// A resource with one provider and what a test is about.
+fn with(spec: Value) -> Value {
+    let mut document = json!({
+        "apiVersion": "llamastack.io/v1alpha2",
+        "kind": "LlamaStackDistribution",
+        "metadata": {"name": "minimal"},
+        "spec": {
+            "distribution": {"name": "starter"},
+            "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}},
+        },
+    });
+    let more = spec.as_object().unwrap().clone();
+    document["spec"].as_object_mut().unwrap().extend(more);
+    document
 }
 
 fn built(checked: &Checked, plan: &ConfigPlan) -> Result<Desired, Rejections> {
-    objects(&ObjectInputs {
+    let (cluster, derived) = (Cluster::default(), DerivedValues::default());
+    objects(&inputs(checked, plan, &cluster, &derived))
+}
+
+fn inputs<'a>(
+    checked: &'a Checked,
+    plan: &'a ConfigPlan,
+    cluster: &'a Cluster,
+    derived: &'a DerivedValues,
+) -> ObjectInputs<'a> {
+    static OWNER: LazyLock<Owner> = LazyLock::new(owner);
+    ObjectInputs {
         checked,
         image: IMAGE,
+        image_user: None,
         plan,
         secrets_digest: None,
-        owner: &owner(),
-    })
+        owner: &OWNER,
+        cluster,
+        trust: None,
+        derived,
+        network_policy: None,
+    }
 }
 
 fn golden(name: &str, desired: &Desired) {

@@ -26,8 +26,8 @@ pub struct CheckedNetworking {
     pub ca_bundle: Option<CaBundle>,
     /// How clients outside the cluster connect; absent: they do not.
     pub expose: Option<Expose>,
-    /// Who may connect from other namespaces.
-    pub allowed_from: AllowedFrom,
+    /// Who may connect from other namespaces; absent: nothing is said about it.
+    pub allowed_from: Option<AllowedFrom>,
     /// Whether exposure or access was mentioned at all, even to deny it: the network policy then
     /// also lets the cluster's router in, as it always has.
     pub mentions_access: bool,
@@ -70,7 +70,7 @@ pub(super) fn check(networking: &Networking, findings: &mut Findings) -> Checked
         expose: expose
             .as_ref()
             .and_then(|expose| check_expose(expose, &path.field("expose"), findings)),
-        allowed_from: allowed_from.clone().unwrap_or_default(),
+        allowed_from: allowed_from.clone(),
         mentions_access: expose.is_some() || allowed_from.is_some(),
     }
     .with_names_checked(&path, findings)
@@ -109,7 +109,8 @@ impl CheckedNetworking {
                 );
             }
         }
-        let AllowedFrom { namespaces, labels } = &self.allowed_from;
+        let none = AllowedFrom::default();
+        let AllowedFrom { namespaces, labels } = self.allowed_from.as_ref().unwrap_or(&none);
         let path = path.field("allowedFrom");
         for (position, name) in namespaces
             .iter()

@@ -37,6 +37,10 @@ impl Pair {
         Ok(Self { desired, live })
     }
 
+    pub(super) fn kind(&self) -> Kind {
+        self.desired.kind
+    }
+
     pub(super) fn need(&self) -> Need {
         self.desired.need
     }

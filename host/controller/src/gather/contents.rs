@@ -1,7 +1,8 @@
 //! What the Secrets and ConfigMaps hold that resources refer to, read when their version moved.
 //!
 //! Of a Secret only its keys are kept and, for each, a mark that changes with the value: a hash under
-//! a key that only the operator has. Whoever sees a mark cannot try out values.
+//! a key that only the operator has. Whoever sees a mark cannot try out values. Values are given to
+//! whoever takes them apart, and are not kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,7 @@ use llsd_render::objects::Kind;
 use sha2::Sha256;
 use tokio::sync::OnceCell;
 
+use super::conversion;
 use crate::digest;
 use crate::view::View;
 
@@ -26,8 +28,17 @@ const KEY_BYTES: usize = 32;
 
 /// What one ConfigMap holds.
 pub(crate) type Texts = Arc<BTreeMap<String, String>>;
-/// The keys of one Secret, each with its mark.
-pub(crate) type Marks = Arc<BTreeMap<String, String>>;
+/// The keys of one Secret, each with what is kept of its value.
+pub(crate) type Marks = Arc<BTreeMap<String, Mark>>;
+
+/// What is kept of a secret value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Changes with the value.
+    pub(crate) hash: String,
+    /// What a server makes of it that converts texts, if not a text.
+    pub(crate) becomes: Option<&'static str>,
+}
 
 /// By namespace and name: the version that was read, and what it held.
 type Read<T> = Mutex<HashMap<(String, String), (String, T)>>;
@@ -87,6 +98,30 @@ impl Contents {
         }))
     }
 
+    /// The same of one that is looked for but need not exist: it is not asked for before the watch
+    /// tells of it.
+    pub(crate) async fn watched_config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Texts>, kube::Error> {
+        match self.view.child(Kind::ConfigMap, namespace, name) {
+            Some(_) => self.config_map(namespace, name).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The values of a Secret, to be taken apart at once.
+    pub(crate) async fn values(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<BTreeMap<String, ByteString>, Error> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
+        let found = api.get_opt(name).await?;
+        Ok(found.and_then(|secret| secret.data).unwrap_or_default())
+    }
+
     /// The keys of a Secret with their marks, if it is there.
     pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Marks>, Error> {
         if let Some(known) = self.known(&self.marks, Kind::Secret, namespace, name) {
@@ -101,8 +136,9 @@ impl Contents {
         let marks: BTreeMap<_, _> = values
             .into_iter()
             .map(|(entry, ByteString(value))| {
-                let mark = mark(key, &[namespace, name, &entry], &value);
-                (entry, mark)
+                let hash = mark(key, &[namespace, name, &entry], &value);
+                let becomes = std::str::from_utf8(&value).map_or(None, conversion::becomes);
+                (entry, Mark { hash, becomes })
             })
             .collect();
         let marks = Arc::new(marks);

@@ -8,7 +8,7 @@ use llsd_api::v1alpha2::{
     ConfigGeneration, ConfigSourceKind, DistributionConfig, DistributionStatus, Phase,
     PluginIdentity, ResolvedDistribution,
 };
-use llsd_render::objects::{ConfigPlan, Owner, config_map_name, service_url};
+use llsd_render::objects::{ConfigPlan, Owner, config_map_name, exposed_at, service_url};
 use llsd_render::{Generated, Reason, Refusal, Undecided};
 
 use super::conditions::Conditions;
@@ -16,7 +16,7 @@ use super::rollout::Rollout;
 use super::{Applied, Seen, running};
 use crate::gather::Source;
 use crate::reconcile::Error;
-use crate::{digest, expand, gather, gather::secrets};
+use crate::{digest, expand, gather};
 
 /// What a status is made from.
 pub(super) struct Facts<'a> {
@@ -50,6 +50,9 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
                 config_generation(applied, owner, old.config_generation.as_ref(), now);
             status.resolved_distribution = Some(resolved(applied));
             status.service_url = Some(service_url(&applied.checked, owner));
+            // Empty: exposed, but without an address yet.
+            let exposure = applied.written.exposure.as_ref();
+            status.route_url = exposure.map(|live| exposed_at(&live.data).unwrap_or_default());
             let config = status.distribution_config.get_or_insert_default();
             *config = DistributionConfig {
                 active_distribution: Some(active(&applied.checked.server)),
@@ -124,7 +127,7 @@ fn fail(conditions: &mut Conditions, error: &Error) {
             conditions.set(
                 condition::SECRETS_RESOLVED,
                 false,
-                secrets_reason(error),
+                error.reason(),
                 error.to_string(),
             );
             skipped(conditions, "every secret is found");
@@ -209,15 +212,6 @@ fn skipped(conditions: &mut Conditions, until: &str) {
         reason::DEPLOYMENT_UPDATE_SKIPPED,
         message,
     );
-}
-
-fn secrets_reason(error: &secrets::Error) -> &'static str {
-    match error {
-        secrets::Error::Missing(missing) if missing.iter().all(|one| one.is_only_the_key) => {
-            reason::SECRET_KEY_MISSING
-        }
-        secrets::Error::Missing(_) | secrets::Error::Api { .. } => reason::SECRET_NOT_FOUND,
-    }
 }
 
 /// The configuration that runs. Its time is that of its first appearance.

@@ -12,6 +12,7 @@ use llsd_api::checked::{
 };
 use serde_json::Value;
 
+use crate::objects::tls;
 use crate::provider_package::ProviderPackage;
 
 /// Where the pod finds things, and what external images declare about themselves.
@@ -29,7 +30,7 @@ impl Default for Surroundings {
     fn default() -> Self {
         Self {
             config_file: "/etc/llama-stack/config.yaml".to_owned(),
-            tls_folder: "/etc/llama-stack/tls".to_owned(),
+            tls_folder: tls::FOLDER.to_owned(),
             packages: BTreeMap::new(),
         }
     }

@@ -10,27 +10,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::Checked;
 
-use super::{ConfigPlan, ObjectInputs, metadata, pod, selector, text_map};
+use super::{ConfigPlan, ObjectInputs, SECRETS_DIGEST, metadata, pod, selector};
 use crate::digest;
 
 /// Annotation of the pods: a digest of the file they read.
 const CONFIG_DIGEST: &str = "configmap.hash/user-config";
-
-/// Annotation of the pods: changes with the secret values that they are given.
-const SECRETS_DIGEST: &str = "llamastack.io/secrets-digest";
+/// Annotation of the pods: a digest of the certificates they trust.
+const TRUST_DIGEST: &str = "configmap.hash/ca-bundle";
 
 pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
-    let &ObjectInputs {
-        checked,
-        image,
-        plan,
-        secrets_digest: _,
-        owner,
-    } = inputs;
+    let &ObjectInputs { checked, owner, .. } = inputs;
+    // The autoscaler owns the number of pods.
+    let replicas = match &checked.workload.autoscaling {
+        Some(_) => None,
+        None => Some(checked.workload.replicas()),
+    };
     Deployment {
         metadata: metadata(owner, ""),
         spec: Some(DeploymentSpec {
-            replicas: Some(checked.workload.replicas()),
+            replicas,
             strategy: Some(strategy(checked)),
             selector: LabelSelector {
                 match_labels: Some(selector(owner)),
@@ -42,12 +40,29 @@ pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
                     annotations: annotations(inputs),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod::pod(checked, image, plan, owner)),
+                spec: Some(pod::pod(inputs)),
             },
             ..DeploymentSpec::default()
         }),
         ..Deployment::default()
     }
+}
+
+/// What replaces the pods when it changes.
+fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
+    let trust = inputs
+        .trust
+        .map(|bundle| digest::of(bundle.as_str().as_bytes()));
+    let digests = [
+        (CONFIG_DIGEST, config_digest(inputs.plan)),
+        (TRUST_DIGEST, trust),
+        (SECRETS_DIGEST, inputs.secrets_digest.map(str::to_owned)),
+    ];
+    let annotations: BTreeMap<_, _> = digests
+        .into_iter()
+        .filter_map(|(name, digest)| Some((name.to_owned(), digest?)))
+        .collect();
+    (!annotations.is_empty()).then_some(annotations)
 }
 
 /// A volume can be attached to one node at a time, so its pod goes before the next one comes. The
@@ -68,19 +83,6 @@ fn strategy(checked: &Checked) -> DeploymentStrategy {
             max_unavailable: Some(quarter),
         }),
     }
-}
-
-/// What replaces the pods when it changes.
-fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
-    let config = config_digest(inputs.plan);
-    let digests = [
-        (CONFIG_DIGEST, config.as_deref()),
-        (SECRETS_DIGEST, inputs.secrets_digest),
-    ];
-    let known = digests
-        .into_iter()
-        .filter_map(|(key, digest)| Some((key, digest?)));
-    Some(text_map(known)).filter(|annotations| !annotations.is_empty())
 }
 
 fn config_digest(plan: &ConfigPlan) -> Option<String> {

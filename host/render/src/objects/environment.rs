@@ -5,24 +5,28 @@
 //! name once: so a later one takes the place of the earlier.
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
-use llsd_api::checked::Checked;
+use llsd_api::checked::DEFAULT_PORT;
 
-use super::{ConfigPlan, pod};
+use super::{ConfigPlan, ObjectInputs, derived, external, pod, trust};
 use crate::generate::{PodVariable, ValueSource};
 
-pub(super) fn environment(checked: &Checked, plan: &ConfigPlan) -> Vec<EnvVar> {
+pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
+    let checked = inputs.checked;
     let workers = checked.workload.workers.unwrap_or(1);
-    let ours = [
-        ("HF_HOME", pod::data_folder(checked).to_owned()),
+    let data_folder = ("HF_HOME", pod::data_folder(checked).to_owned());
+    let trusted = inputs
+        .trust
+        .map(|_| ("SSL_CERT_FILE", trust::FILE.to_owned()));
+    let server = [
         ("LLS_WORKERS", workers.to_string()),
         ("LLS_PORT", checked.networking.port().to_string()),
         ("LLAMA_STACK_CONFIG", pod::CONFIG_FILE.to_owned()),
     ];
+    let ours = [data_folder].into_iter().chain(trusted).chain(server);
     let user = checked.workload.overrides.env.iter().flatten().cloned();
     let all = ours
-        .into_iter()
         .map(|(name, value)| literal(name, value))
-        .chain(of_plan(plan))
+        .chain(of_plan(inputs))
         .chain(user);
     let mut variables: Vec<EnvVar> = Vec::new();
     for variable in all {
@@ -34,27 +38,39 @@ pub(super) fn environment(checked: &Checked, plan: &ConfigPlan) -> Vec<EnvVar> {
             None => variables.push(variable),
         }
     }
+    if !checked.external.is_empty() {
+        external::extend_path(&mut variables);
+    }
     variables
 }
 
-fn of_plan(plan: &ConfigPlan) -> Vec<EnvVar> {
-    match plan {
+fn of_plan(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
+    match inputs.plan {
         ConfigPlan::Generated(generated) => {
             let startup = generated
                 .startup
                 .env
                 .iter()
                 .map(|(name, value)| literal(name, value.clone()));
+            let wanted = generated.variables.iter();
             startup
-                .chain(generated.variables.iter().filter_map(variable))
+                .chain(wanted.map(|one| variable(one, inputs)))
                 .collect()
         }
         // The images' own entry point reads this one and keeps what else it does at start.
         ConfigPlan::Override { .. } => {
-            vec![literal("RUN_CONFIG_PATH", pod::CONFIG_FILE.to_owned())]
+            let file = literal("RUN_CONFIG_PATH", pod::CONFIG_FILE.to_owned());
+            [file].into_iter().chain(other_port(inputs)).collect()
         }
-        ConfigPlan::DistributionDefault => Vec::new(),
+        ConfigPlan::DistributionDefault => other_port(inputs).into_iter().collect(),
     }
+}
+
+/// What makes a server listen on another port that reads no file of ours: it goes before the port
+/// that a file names.
+fn other_port(inputs: &ObjectInputs<'_>) -> Option<EnvVar> {
+    let port = inputs.checked.networking.port();
+    (port != DEFAULT_PORT).then(|| literal("LLAMA_STACK_PORT", port.to_string()))
 }
 
 fn variable(
@@ -63,23 +79,29 @@ fn variable(
         source,
         read_as: _,
     }: &PodVariable,
-) -> Option<EnvVar> {
+    inputs: &ObjectInputs<'_>,
+) -> EnvVar {
     match source {
-        ValueSource::Literal(text) => Some(literal(name, text.clone())),
-        ValueSource::Secret(reference) => Some(EnvVar {
-            name: name.clone(),
-            value_from: Some(EnvVarSource {
-                secret_key_ref: Some(SecretKeySelector {
-                    name: reference.secret.clone(),
-                    key: reference.key.clone(),
-                    optional: None,
-                }),
-                ..EnvVarSource::default()
+        ValueSource::Literal(text) => literal(name, text.clone()),
+        ValueSource::Secret(reference) => {
+            from_secret(name, reference.secret.clone(), reference.key.clone())
+        }
+        ValueSource::Part(..) => from_secret(name, derived::name(inputs.owner), name.clone()),
+    }
+}
+
+fn from_secret(name: &str, secret: String, key: String) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            secret_key_ref: Some(SecretKeySelector {
+                name: secret,
+                key,
+                optional: None,
             }),
-            ..EnvVar::default()
+            ..EnvVarSource::default()
         }),
-        // Refused before anything is built.
-        ValueSource::Part(..) => None,
+        ..EnvVar::default()
     }
 }
 

@@ -12,7 +12,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::{Checked, DEFAULT_MOUNT_PATH};
 use llsd_api::labels;
 
-use super::{ConfigPlan, Owner, config_map_name, environment, text_map, volume};
+use super::{
+    ConfigPlan, ObjectInputs, Owner, SERVICE_ACCOUNT_SUFFIX, config_map_name, environment,
+    external, text_map, tls, trust, volume,
+};
 
 /// Where the server finds its file.
 pub(super) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
@@ -38,20 +41,21 @@ pub(super) fn data_folder(checked: &Checked) -> &str {
         .map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path)
 }
 
-pub(super) fn pod(checked: &Checked, image: &str, plan: &ConfigPlan, owner: &Owner) -> PodSpec {
+pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
+    let &ObjectInputs { checked, owner, .. } = inputs;
     let overrides = &checked.workload.overrides;
     let account = overrides
         .service_account_name
         .clone()
         .filter(|name| !name.is_empty());
-    let is_restricted = matches!(plan, ConfigPlan::Generated(_));
+    let account = account.unwrap_or_else(|| format!("{}{SERVICE_ACCOUNT_SUFFIX}", owner.name));
     PodSpec {
-        service_account_name: Some(account.unwrap_or_else(|| format!("{}-sa", owner.name))),
+        service_account_name: Some(account),
         termination_grace_period_seconds: overrides.termination_grace_period_seconds,
         image_pull_secrets: overrides.image_pull_secrets.clone(),
         security_context: Some(PodSecurityContext {
             fs_group: Some(FS_GROUP),
-            seccomp_profile: is_restricted.then(|| SeccompProfile {
+            seccomp_profile: is_confined(inputs).then(|| SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
                 localhost_profile: None,
             }),
@@ -59,15 +63,43 @@ pub(super) fn pod(checked: &Checked, image: &str, plan: &ConfigPlan, owner: &Own
         }),
         topology_spread_constraints: spread(checked, owner),
         affinity: (checked.workload.replicas() > 1).then(|| apart(owner)),
-        volumes: Some(volumes(checked, plan, owner)),
-        containers: vec![container(checked, image, plan)],
+        volumes: Some(volumes(inputs)),
+        init_containers: external::init_containers(inputs),
+        containers: vec![container(inputs)],
         ..PodSpec::default()
     }
 }
 
-fn container(checked: &Checked, image: &str, plan: &ConfigPlan) -> Container {
+/// What a container may not do: everything that the restricted level forbids, except for running as
+/// root, which some images need.
+pub(super) fn confined() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            add: None,
+            drop: Some(vec!["ALL".to_owned()]),
+        }),
+        ..SecurityContext::default()
+    }
+}
+
+/// Pods with a file of ours are. The others keep the template of the first operator.
+fn is_confined(inputs: &ObjectInputs<'_>) -> bool {
+    matches!(inputs.plan, ConfigPlan::Generated(_))
+}
+
+/// Whether the image runs as somebody else than root. The node can tell by a number only: it would
+/// not start an image that gives a name.
+fn is_unprivileged(inputs: &ObjectInputs<'_>) -> bool {
+    let user = inputs.image_user.and_then(|user| user.split(':').next());
+    user.and_then(|user| user.parse::<u32>().ok())
+        .is_some_and(|id| id != 0)
+}
+
+fn container(inputs: &ObjectInputs<'_>) -> Container {
+    let checked = inputs.checked;
     let overrides = &checked.workload.overrides;
-    let startup = match plan {
+    let startup = match inputs.plan {
         ConfigPlan::Generated(generated) => Some(&generated.startup),
         ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
     };
@@ -76,45 +108,59 @@ fn container(checked: &Checked, image: &str, plan: &ConfigPlan) -> Container {
             .filter(|words| !words.is_empty())
             .or_else(|| hint.cloned().filter(|words| !words.is_empty()))
     };
-    let port = i32::from(checked.networking.port());
     let name = overrides
         .container_name
         .clone()
         .filter(|name| !name.is_empty());
     Container {
         name: name.unwrap_or_else(|| CONTAINER.to_owned()),
-        image: Some(image.to_owned()),
+        image: Some(inputs.image.to_owned()),
         command: choose(&overrides.command, startup.map(|startup| &startup.command)),
         args: choose(&overrides.args, startup.map(|startup| &startup.args)),
         ports: Some(vec![ContainerPort {
-            container_port: port,
+            container_port: i32::from(checked.networking.port()),
             protocol: Some("TCP".to_owned()),
             ..ContainerPort::default()
         }]),
-        env: Some(environment::environment(checked, plan)),
+        env: Some(environment::environment(inputs)),
         resources: Some(resources(checked)),
-        startup_probe: Some(Probe {
-            http_get: Some(HTTPGetAction {
-                path: Some("/v1/health".to_owned()),
-                port: IntOrString::Int(port),
-                ..HTTPGetAction::default()
-            }),
-            initial_delay_seconds: Some(15),
-            timeout_seconds: Some(30),
-            failure_threshold: Some(3),
-            success_threshold: Some(1),
-            ..Probe::default()
+        startup_probe: Some(startup_probe(inputs)),
+        security_context: is_confined(inputs).then(|| SecurityContext {
+            run_as_non_root: is_unprivileged(inputs).then_some(true),
+            ..confined()
         }),
-        security_context: startup.map(|_| SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                add: None,
-                drop: Some(vec!["ALL".to_owned()]),
-            }),
-            ..SecurityContext::default()
-        }),
-        volume_mounts: Some(mounts(checked, plan)),
+        volume_mounts: Some(mounts(inputs)),
         ..Container::default()
+    }
+}
+
+/// A server that loads models takes its time: with a file of ours it has half an hour. The template
+/// of the first operator, which gives it 35 seconds, is kept where its pods may be running.
+fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
+    let networking = &inputs.checked.networking;
+    let probe = Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some("/v1/health".to_owned()),
+            port: IntOrString::Int(i32::from(networking.port())),
+            scheme: networking.tls_secret.is_some().then(|| "HTTPS".to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        success_threshold: Some(1),
+        ..Probe::default()
+    };
+    if is_confined(inputs) {
+        return Probe {
+            period_seconds: Some(5),
+            timeout_seconds: Some(5),
+            failure_threshold: Some(360),
+            ..probe
+        };
+    }
+    Probe {
+        initial_delay_seconds: Some(15),
+        timeout_seconds: Some(30),
+        failure_threshold: Some(3),
+        ..probe
     }
 }
 
@@ -142,7 +188,8 @@ fn resources(checked: &Checked) -> ResourceRequirements {
     resources
 }
 
-fn volumes(checked: &Checked, plan: &ConfigPlan, owner: &Owner) -> Vec<Volume> {
+fn volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
+    let &ObjectInputs { checked, owner, .. } = inputs;
     let mut data = Volume {
         name: DATA_VOLUME.to_owned(),
         ..Volume::default()
@@ -156,7 +203,7 @@ fn volumes(checked: &Checked, plan: &ConfigPlan, owner: &Owner) -> Vec<Volume> {
     } else {
         data.empty_dir = Some(EmptyDirVolumeSource::default());
     }
-    let config_map = match plan {
+    let config_map = match inputs.plan {
         ConfigPlan::Generated(generated) => Some(config_map_name(&owner.name, &generated.yaml)),
         ConfigPlan::Override { config_map, .. } => Some(config_map.clone()),
         ConfigPlan::DistributionDefault => None,
@@ -169,22 +216,37 @@ fn volumes(checked: &Checked, plan: &ConfigPlan, owner: &Owner) -> Vec<Volume> {
         }),
         ..Volume::default()
     });
+    let ours = [
+        Some(data),
+        inputs.trust.map(|_| trust::volume(owner)),
+        config,
+        tls::volume(checked),
+        external::volume(inputs),
+    ];
     let user = checked.workload.overrides.volumes.iter().flatten().cloned();
-    [data].into_iter().chain(config).chain(user).collect()
+    ours.into_iter().flatten().chain(user).collect()
 }
 
-fn mounts(checked: &Checked, plan: &ConfigPlan) -> Vec<VolumeMount> {
+fn mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
+    let checked = inputs.checked;
     let data = VolumeMount {
         name: DATA_VOLUME.to_owned(),
         mount_path: data_folder(checked).to_owned(),
         ..VolumeMount::default()
     };
-    let config = (*plan != ConfigPlan::DistributionDefault).then(|| VolumeMount {
+    let config = (*inputs.plan != ConfigPlan::DistributionDefault).then(|| VolumeMount {
         name: CONFIG_VOLUME.to_owned(),
         mount_path: CONFIG_FOLDER.to_owned(),
         read_only: Some(true),
         ..VolumeMount::default()
     });
+    let ours = [
+        Some(data),
+        config,
+        inputs.trust.map(|_| trust::mount()),
+        tls::mount(checked),
+        external::mount(inputs),
+    ];
     let user = checked
         .workload
         .overrides
@@ -192,7 +254,7 @@ fn mounts(checked: &Checked, plan: &ConfigPlan) -> Vec<VolumeMount> {
         .iter()
         .flatten()
         .cloned();
-    [data].into_iter().chain(config).chain(user).collect()
+    ours.into_iter().flatten().chain(user).collect()
 }
 
 /// The user's wishes, or several pods evenly over regions, zones and nodes.

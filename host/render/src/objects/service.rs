@@ -8,15 +8,27 @@ use super::{Owner, metadata, selector};
 
 const SUFFIX: &str = "-service";
 
+/// Name of the Service.
+pub(super) fn name(owner: &Owner) -> String {
+    format!("{}{SUFFIX}", owner.name)
+}
+
+/// Name of its port, which is what the server speaks there.
+pub(super) fn port_name(checked: &Checked) -> &'static str {
+    if checked.networking.tls_secret.is_some() {
+        "https"
+    } else {
+        "http"
+    }
+}
+
 /// The address that clients inside the cluster use.
 pub fn service_url(checked: &Checked, owner: &Owner) -> String {
-    let Owner {
-        namespace,
-        name,
-        uid: _,
-    } = owner;
     format!(
-        "http://{name}{SUFFIX}.{namespace}.svc.cluster.local:{}",
+        "{}://{}.{}.svc.cluster.local:{}",
+        port_name(checked),
+        name(owner),
+        owner.namespace,
         checked.networking.port()
     )
 }
@@ -29,7 +41,7 @@ pub(super) fn service(checked: &Checked, owner: &Owner) -> Service {
             type_: Some("ClusterIP".to_owned()),
             selector: Some(selector(owner)),
             ports: Some(vec![ServicePort {
-                name: Some("http".to_owned()),
+                name: Some(port_name(checked).to_owned()),
                 port,
                 target_port: Some(IntOrString::Int(port)),
                 protocol: Some("TCP".to_owned()),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod at_rest;
+mod children;
 mod first_operator;
 mod process;
 mod rotation;

@@ -1,0 +1,160 @@
+//! The address outside the cluster: an Ingress, or a Route where the cluster has that API.
+//!
+//! Only what the resource says is written: annotations and labels that others add stay.
+
+use k8s_openapi::api::networking::v1::{
+    HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule,
+    IngressServiceBackend, IngressSpec, IngressTLS, ServiceBackendPort,
+};
+use llsd_api::checked::Expose;
+use serde_json::{Value, json};
+
+use super::{Child, Kind, Need, ObjectInputs, Write, metadata, service};
+
+pub(super) const INGRESS_SUFFIX: &str = "-ingress";
+pub(super) const ROUTE_SUFFIX: &str = "-route";
+/// How the most common ingress controller is told that the server itself speaks TLS.
+const BACKEND_PROTOCOL: (&str, &str) = ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS");
+
+/// The object that exposes the server, where it is to be exposed.
+pub(super) fn exposure(inputs: &ObjectInputs<'_>) -> Option<Child> {
+    let expose = inputs.checked.networking.expose.as_ref()?;
+    Some(if inputs.cluster.has_routes {
+        let name = format!("{}{ROUTE_SUFFIX}", inputs.owner.name);
+        let route = route(inputs, expose);
+        Child::from_json(Kind::Route, Write::Converge, Need::Optional, name, route)
+    } else {
+        let ingress = ingress(inputs, expose);
+        Child::new(Kind::Ingress, Write::Converge, Need::Optional, &ingress)
+    })
+}
+
+/// The address of a live Ingress or Route; absent: it has none yet.
+pub fn exposed_at(live: &Value) -> Option<String> {
+    let spec = &live["spec"];
+    let balancer = &live["status"]["loadBalancer"]["ingress"][0];
+    let candidates = [
+        // A Route has its host where the cluster chose one, too.
+        &spec["host"],
+        &live["status"]["ingress"][0]["host"],
+        &spec["rules"][0]["host"],
+        &balancer["hostname"],
+        &balancer["ip"],
+    ];
+    let host = candidates
+        .into_iter()
+        .filter_map(Value::as_str)
+        .find(|host| !host.is_empty())?;
+    let scheme = if spec["tls"].is_null() {
+        "http"
+    } else {
+        "https"
+    };
+    Some(format!("{scheme}://{host}"))
+}
+
+fn ingress(inputs: &ObjectInputs<'_>, expose: &Expose) -> Ingress {
+    let Expose {
+        hostname,
+        ingress_class_name,
+        tls_secret_name,
+        annotations,
+    } = expose;
+    let networking = &inputs.checked.networking;
+    let mut metadata = metadata(inputs.owner, INGRESS_SUFFIX);
+    let mut all = annotations.clone();
+    if networking.tls_secret.is_some() {
+        let (key, value) = BACKEND_PROTOCOL;
+        all.entry(key.to_owned())
+            .or_insert_with(|| value.to_owned());
+    }
+    metadata.annotations = (!all.is_empty()).then_some(all);
+    let backend = IngressBackend {
+        service: Some(IngressServiceBackend {
+            name: service::name(inputs.owner),
+            port: Some(ServiceBackendPort {
+                number: Some(i32::from(networking.port())),
+                name: None,
+            }),
+        }),
+        resource: None,
+    };
+    Ingress {
+        metadata,
+        spec: Some(IngressSpec {
+            ingress_class_name: ingress_class_name.clone(),
+            tls: tls_secret_name.as_ref().map(|secret| {
+                vec![IngressTLS {
+                    hosts: hostname.clone().map(|host| vec![host]),
+                    secret_name: Some(secret.clone()),
+                }]
+            }),
+            rules: Some(vec![IngressRule {
+                host: hostname.clone(),
+                http: Some(HTTPIngressRuleValue {
+                    paths: vec![HTTPIngressPath {
+                        path: Some("/".to_owned()),
+                        path_type: "Prefix".to_owned(),
+                        backend,
+                    }],
+                }),
+            }]),
+            ..IngressSpec::default()
+        }),
+        ..Ingress::default()
+    }
+}
+
+/// A server that speaks TLS is passed through, unless the router has a certificate of its own to
+/// present; one that does not is never offered in the clear.
+fn route(inputs: &ObjectInputs<'_>, expose: &Expose) -> Value {
+    let Expose {
+        hostname,
+        ingress_class_name: _,
+        tls_secret_name,
+        annotations,
+    } = expose;
+    let speaks_tls = inputs.checked.networking.tls_secret.is_some();
+    let termination = match (speaks_tls, tls_secret_name) {
+        (true, None) => "passthrough",
+        (true, Some(_)) => "reencrypt",
+        (false, _) => "edge",
+    };
+    let mut tls = json!({
+        "termination": termination,
+        "insecureEdgeTerminationPolicy": "Redirect",
+    });
+    if let Some(secret) = tls_secret_name {
+        tls["externalCertificate"] = json!({ "name": secret });
+    }
+    let mut metadata = metadata(inputs.owner, ROUTE_SUFFIX);
+    metadata.annotations = (!annotations.is_empty()).then(|| annotations.clone());
+    let mut route = json!({
+        "apiVersion": "route.openshift.io/v1",
+        "kind": "Route",
+        "metadata": metadata,
+        "spec": {
+            "to": {"kind": "Service", "name": service::name(inputs.owner)},
+            "port": {"targetPort": service::port_name(inputs.checked)},
+            "tls": tls,
+        },
+    });
+    if let Some(host) = hostname {
+        route["spec"]["host"] = json!(host);
+    }
+    route
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_the_named_host_or_what_the_load_balancer_answers() {
+        let balanced = json!({"spec": {"rules": [{}]}, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+        assert_eq!(exposed_at(&balanced).as_deref(), Some("http://192.0.2.1"));
+        let named = json!({"spec": {"tls": [{}], "rules": [{"host": "a.example.com"}]}});
+        assert_eq!(exposed_at(&named).as_deref(), Some("https://a.example.com"));
+        assert_eq!(exposed_at(&json!({"spec": {"rules": [{}]}})), None);
+    }
+}

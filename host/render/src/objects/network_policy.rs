@@ -1,0 +1,98 @@
+//! Who may connect to the pods.
+
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use llsd_api::v1alpha2::AllowedFrom;
+
+use super::{ObjectInputs, metadata, selector, text_map};
+
+pub(super) const SUFFIX: &str = "-network-policy";
+/// The label by which a namespace is selected by its name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// The label of the namespaces of OpenShift's routers.
+const ROUTER: (&str, &str) = ("network.openshift.io/policy-group", "ingress");
+const EVERY_NAMESPACE: &str = "*";
+
+/// One where the resource says who may connect. A resource that came through v1alpha1 leaves that to
+/// the operator's own switch, as it always has: a policy that appears by itself cuts traffic.
+pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy> {
+    let networking = &inputs.checked.networking;
+    let is_wanted = inputs
+        .network_policy
+        .unwrap_or(networking.allowed_from.is_some());
+    let port = NetworkPolicyPort {
+        port: Some(IntOrString::Int(i32::from(networking.port()))),
+        protocol: Some("TCP".to_owned()),
+        end_port: None,
+    };
+    is_wanted.then(|| NetworkPolicy {
+        metadata: metadata(inputs.owner, SUFFIX),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(LabelSelector {
+                match_labels: Some(selector(inputs.owner)),
+                ..LabelSelector::default()
+            }),
+            policy_types: Some(vec!["Ingress".to_owned()]),
+            ingress: Some(vec![NetworkPolicyIngressRule {
+                from: Some(peers(inputs)),
+                ports: Some(vec![port]),
+            }]),
+            egress: None,
+        }),
+    })
+}
+
+fn peers(inputs: &ObjectInputs<'_>) -> Vec<NetworkPolicyPeer> {
+    let networking = &inputs.checked.networking;
+    let none = AllowedFrom::default();
+    let AllowedFrom { namespaces, labels } = networking.allowed_from.as_ref().unwrap_or(&none);
+    let namespaces = || namespaces.iter().flatten();
+    if namespaces().any(|name| name == EVERY_NAMESPACE) {
+        return vec![namespaces_with(LabelSelector::default())];
+    }
+    let own = NetworkPolicyPeer {
+        pod_selector: Some(LabelSelector::default()),
+        ..NetworkPolicyPeer::default()
+    };
+    let operator = inputs.cluster.operator_namespace.iter();
+    let named = operator
+        .chain(namespaces())
+        .map(|name| labelled(NAMESPACE_NAME, name));
+    let marked = labels.iter().flatten().map(|key| {
+        namespaces_with(LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: key.clone(),
+                operator: "Exists".to_owned(),
+                values: None,
+            }]),
+            ..LabelSelector::default()
+        })
+    });
+    let router = networking
+        .mentions_access
+        .then(|| labelled(ROUTER.0, ROUTER.1));
+    [own]
+        .into_iter()
+        .chain(named)
+        .chain(marked)
+        .chain(router)
+        .collect()
+}
+
+fn labelled(key: &str, value: &str) -> NetworkPolicyPeer {
+    namespaces_with(LabelSelector {
+        match_labels: Some(text_map([(key, value)])),
+        ..LabelSelector::default()
+    })
+}
+
+fn namespaces_with(selector: LabelSelector) -> NetworkPolicyPeer {
+    NetworkPolicyPeer {
+        namespace_selector: Some(selector),
+        ..NetworkPolicyPeer::default()
+    }
+}

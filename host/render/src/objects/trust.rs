@@ -1,0 +1,59 @@
+//! The certificates that the server trusts, where the pods can read them.
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapVolumeSource, KeyToPath, Volume, VolumeMount,
+};
+use llsd_api::labels;
+
+use super::{Owner, metadata, text_map};
+use crate::trust::TrustBundle;
+
+pub(super) const SUFFIX: &str = "-ca-bundle";
+/// Where the server finds the certificates.
+pub(super) const FILE: &str = "/etc/ssl/certs/ca-bundle/ca-bundle.crt";
+const FOLDER: &str = "/etc/ssl/certs/ca-bundle";
+const KEY: &str = "ca-bundle.crt";
+/// Name of the volume, and the value of [`labels::COMPONENT`].
+const NAME: &str = "ca-bundle";
+
+pub(super) fn config_map(bundle: &TrustBundle, owner: &Owner) -> ConfigMap {
+    let mut metadata = metadata(owner, SUFFIX);
+    let found_by = [
+        (labels::INSTANCE, owner.name.as_str()),
+        (labels::COMPONENT, NAME),
+    ];
+    metadata
+        .labels
+        .get_or_insert_default()
+        .extend(text_map(found_by));
+    ConfigMap {
+        metadata,
+        data: Some(text_map([(KEY, bundle.as_str())])),
+        ..ConfigMap::default()
+    }
+}
+
+pub(super) fn volume(owner: &Owner) -> Volume {
+    Volume {
+        name: NAME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: format!("{}{SUFFIX}", owner.name),
+            items: Some(vec![KeyToPath {
+                key: KEY.to_owned(),
+                path: KEY.to_owned(),
+                mode: None,
+            }]),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+pub(super) fn mount() -> VolumeMount {
+    VolumeMount {
+        name: NAME.to_owned(),
+        mount_path: FOLDER.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    }
+}

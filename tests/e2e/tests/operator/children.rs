@@ -1,0 +1,370 @@
+//! Every object beside the Deployment: it comes when it is asked for, goes when it is not, and what
+//! belongs to somebody else stays.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Secret, Service};
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Resource;
+use kube::api::{Patch, PatchParams, PostParams};
+use llsd_api::Distribution;
+use llsd_testbed::eventually;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::support::{DEADLINE, Operator, condition, config_map, minimal};
+
+/// A certificate that nobody has to trust.
+const AUTHORITY: &str = include_str!("../../../../host/render/tests/authority.pem");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_come_and_go_with_their_fields_and_keep_what_others_add() {
+    let operator = Operator::start("children").await;
+    let mut resource = minimal();
+    let all = json!({
+        "networking": {
+            "expose": {"hostname": "llama.example.com"},
+            "allowedFrom": {"namespaces": ["app"]},
+        },
+        "workload": {"podDisruptionBudget": {"maxUnavailable": 1}},
+    });
+    merge(&mut resource["spec"], &all);
+    operator.create(&resource).await;
+    let cr = operator.wait_until_ready("minimal").await;
+    let route = cr.status.unwrap().route_url;
+    assert_eq!(route.as_deref(), Some("http://llama.example.com"));
+
+    let ingress = get::<Ingress>(&operator, "minimal-ingress").await;
+    let rule = ingress.spec.unwrap().rules.unwrap().remove(0);
+    assert_eq!(rule.host.as_deref(), Some("llama.example.com"));
+    let policy = get::<NetworkPolicy>(&operator, "minimal-network-policy").await;
+    let from = policy.spec.unwrap().ingress.unwrap().remove(0).from;
+    assert!(from.unwrap().len() >= 2);
+    get::<PodDisruptionBudget>(&operator, "minimal-pdb").await;
+
+    let annotation = json!({"metadata": {"annotations": {"cert-manager.io/issuer": "mine"}}});
+    let ingresses = operator.api::<Ingress>();
+    ingresses
+        .patch(
+            "minimal-ingress",
+            &PatchParams::default(),
+            &Patch::Merge(annotation),
+        )
+        .await
+        .unwrap();
+    let other_host = json!({"networking": {"expose": {"hostname": "other.example.com"}}});
+    operator.edit("minimal", json!({"spec": other_host})).await;
+    let moved = |one: Option<&Ingress>| {
+        one.is_some_and(|one| {
+            let rules = one.spec.as_ref().and_then(|spec| spec.rules.as_ref());
+            rules.is_some_and(|rules| rules[0].host.as_deref() == Some("other.example.com"))
+        })
+    };
+    let ingress = eventually(&ingresses, "minimal-ingress", DEADLINE, "moved", moved)
+        .await
+        .unwrap();
+    let annotations = ingress.unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations["cert-manager.io/issuer"], "mine");
+
+    let none = json!({"spec": {"networking": null, "workload": null}});
+    operator.edit("minimal", none).await;
+    gone::<Ingress>(&operator, "minimal-ingress").await;
+    gone::<NetworkPolicy>(&operator, "minimal-network-policy").await;
+    gone::<PodDisruptionBudget>(&operator, "minimal-pdb").await;
+    let cr = operator.wait_until_ready("minimal").await;
+    assert_eq!(cr.status.unwrap().route_url, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back() {
+    let operator = Operator::start("scaling").await;
+    let mut resource = minimal();
+    resource["spec"]["workload"] = json!({"replicas": 3});
+    operator.create(&resource).await;
+    operator.wait_until_ready("minimal").await;
+
+    let scaled =
+        json!({"spec": {"workload": {"autoscaling": {"minReplicas": 2, "maxReplicas": 6}}}});
+    operator.edit("minimal", scaled).await;
+    let autoscalers = operator.api::<HorizontalPodAutoscaler>();
+    let there = |one: Option<&HorizontalPodAutoscaler>| one.is_some();
+    let autoscaler = eventually(&autoscalers, "minimal-hpa", DEADLINE, "there", there)
+        .await
+        .unwrap();
+    let spec = autoscaler.unwrap().spec.unwrap();
+    assert_eq!((spec.min_replicas, spec.max_replicas), (Some(3), 6));
+    let deployment = get::<Deployment>(&operator, "minimal").await;
+    assert_eq!(deployment.spec.unwrap().replicas, Some(3));
+
+    // What the autoscaler does is not undone.
+    let deployments = operator.api::<Deployment>();
+    let scale = json!({"spec": {"replicas": 5}});
+    deployments
+        .patch_scale("minimal", &PatchParams::default(), &Patch::Merge(scale))
+        .await
+        .unwrap();
+    let model = json!({"spec": {"resources": {"models": ["another-model"]}}});
+    let before = operator.wait_until_ready("minimal").await;
+    operator.edit("minimal", model).await;
+    let changed = |cr: &Distribution| config_map(cr) != config_map(&before);
+    operator
+        .wait_for("minimal", "ready with another configuration", changed)
+        .await;
+    let deployment = get::<Deployment>(&operator, "minimal").await;
+    assert_eq!(deployment.spec.unwrap().replicas, Some(5));
+
+    operator
+        .edit(
+            "minimal",
+            json!({"spec": {"workload": {"autoscaling": null}}}),
+        )
+        .await;
+    gone::<HorizontalPodAutoscaler>(&operator, "minimal-hpa").await;
+    let back =
+        |one: Option<&Deployment>| one.and_then(|one| one.spec.as_ref()?.replicas) == Some(3);
+    eventually(&deployments, "minimal", DEADLINE, "three again", back)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_optional_object_of_somebody_else_is_left_alone_and_the_server_runs() {
+    let operator = Operator::start("in-the-way").await;
+    let foreign = json!({
+        "metadata": {"name": "minimal-ingress"},
+        "spec": {"defaultBackend": {"service": {"name": "other", "port": {"number": 1}}}},
+    });
+    let foreign: Ingress = serde_json::from_value(foreign).unwrap();
+    let ingresses = operator.api::<Ingress>();
+    let made = ingresses
+        .create(&PostParams::default(), &foreign)
+        .await
+        .unwrap();
+    let mut resource = minimal();
+    resource["spec"]["networking"] = json!({"expose": true});
+    operator.create(&resource).await;
+    let cr = operator.wait_until_ready("minimal").await;
+    let (status, _, message) = condition(&cr, "DeploymentUpdated").unwrap();
+    assert_eq!(status, "True");
+    assert!(message.contains("Ingress \"minimal-ingress\""), "{message}");
+
+    operator
+        .edit("minimal", json!({"spec": {"networking": null}}))
+        .await;
+    let quiet = |cr: &Distribution| {
+        condition(cr, "DeploymentUpdated")
+            .is_some_and(|(_, _, message)| !message.contains("Ingress"))
+    };
+    operator
+        .wait_for("minimal", "without an Ingress", quiet)
+        .await;
+    let still = get::<Ingress>(&operator, "minimal-ingress").await;
+    assert_eq!(still.meta().resource_version, made.meta().resource_version);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_tls_waits_for_its_certificate_and_serves_it() {
+    let operator = Operator::start("tls").await;
+    let mut resource = minimal();
+    resource["spec"]["networking"] = json!({"port": 8443, "tls": {"secretName": "llama-tls"}});
+    operator.create(&resource).await;
+    let waits = |cr: &Distribution| {
+        condition(cr, "SecretsResolved")
+            .is_some_and(|(_, _, message)| message.starts_with("Secret not found: llama-tls"))
+    };
+    operator
+        .wait_for("minimal", "without its certificate", waits)
+        .await;
+    put_secret(
+        &operator,
+        "llama-tls",
+        &[("tls.crt", AUTHORITY), ("tls.key", "canary")],
+    )
+    .await;
+    let cr = operator.wait_until_ready("minimal").await;
+    let url = cr.status.as_ref().unwrap().service_url.clone().unwrap();
+    assert!(
+        url.starts_with("https://") && url.ends_with(":8443"),
+        "{url}"
+    );
+
+    let container = server(&operator).await;
+    let mounts = container.volume_mounts.unwrap();
+    let folder = &mounts
+        .iter()
+        .find(|one| one.name == "serving-certificate")
+        .unwrap()
+        .mount_path;
+    let file = get::<ConfigMap>(&operator, &config_map(&cr)).await;
+    let file = &file.data.unwrap()["config.yaml"];
+    assert!(file.contains(&format!("{folder}/tls.crt")), "{file}");
+    let probe = container.startup_probe.unwrap().http_get.unwrap();
+    assert_eq!(probe.scheme.as_deref(), Some("HTTPS"));
+    let service = get::<Service>(&operator, "minimal-service").await;
+    let port = service.spec.unwrap().ports.unwrap().remove(0);
+    assert_eq!((port.name.as_deref(), port.port), (Some("https"), 8443));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves() {
+    let operator = Operator::start("trust").await;
+    let holding = |keys: &[(&str, &str)]| {
+        let data: BTreeMap<_, _> = keys.iter().copied().collect();
+        let map = json!({"metadata": {"name": "cas"}, "data": data});
+        serde_json::from_value::<ConfigMap>(map).unwrap()
+    };
+    let maps = operator.api::<ConfigMap>();
+    maps.create(
+        &PostParams::default(),
+        &holding(&[("b.crt", AUTHORITY), ("a.crt", "no certificate")]),
+    )
+    .await
+    .unwrap();
+    let mut resource = minimal();
+    let bundle = json!({"configMapName": "cas", "configMapKeys": ["b.crt", "a.crt"]});
+    resource["spec"]["networking"] = json!({"tls": {"caBundle": bundle}});
+    operator.create(&resource).await;
+    let refused = |cr: &Distribution| {
+        condition(cr, "ConfigGenerated").is_some_and(|(_, _, message)| {
+            message.contains("failed to find valid certificates in key \"a.crt\"")
+        })
+    };
+    operator.wait_for("minimal", "refused", refused).await;
+
+    maps.replace(
+        "cas",
+        &PostParams::default(),
+        &holding(&[("b.crt", AUTHORITY), ("a.crt", AUTHORITY)]),
+    )
+    .await
+    .unwrap();
+    operator.wait_until_ready("minimal").await;
+    let bundle = get::<ConfigMap>(&operator, "minimal-ca-bundle").await;
+    let text = &bundle.data.unwrap()["ca-bundle.crt"];
+    assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
+    let variables = server(&operator).await.env.unwrap();
+    let variable = variables.iter().find(|one| one.name == "SSL_CERT_FILE");
+    assert_eq!(
+        variable.unwrap().value.as_deref(),
+        Some("/etc/ssl/certs/ca-bundle/ca-bundle.crt")
+    );
+
+    // Another pass over the same keys changes nothing.
+    operator
+        .edit("minimal", json!({"spec": {"workload": {"replicas": 2}}}))
+        .await;
+    operator.wait_until_ready("minimal").await;
+    let again = get::<ConfigMap>(&operator, "minimal-ca-bundle").await;
+    assert_eq!(
+        again.metadata.resource_version,
+        bundle.metadata.resource_version
+    );
+
+    operator
+        .edit("minimal", json!({"spec": {"networking": null}}))
+        .await;
+    gone::<ConfigMap>(&operator, "minimal-ca-bundle").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_string_is_taken_apart_into_a_secret_of_the_resource() {
+    let operator = Operator::start("connection").await;
+    put_secret(&operator, "pg", &[("dsn", "canary")]).await;
+    let mut resource = minimal();
+    resource["spec"]["storage"] = json!({
+        "sql": {"type": "postgres", "connectionString": {"name": "pg", "key": "dsn"}},
+    });
+    operator.create(&resource).await;
+    let unusable = |cr: &Distribution| {
+        condition(cr, "SecretsResolved")
+            .is_some_and(|(_, reason, _)| reason == "SecretValueUnusable")
+    };
+    let cr = operator.wait_for("minimal", "refused", unusable).await;
+    let (_, _, message) = condition(&cr, "SecretsResolved").unwrap();
+    assert!(message.contains("pg/dsn"), "{message}");
+    assert!(!message.contains("canary"), "{message}");
+
+    let address = "postgresql://stack:can%2Fary@db.example.com/llama";
+    put_secret(&operator, "pg", &[("dsn", address)]).await;
+    let cr = operator.wait_until_ready("minimal").await;
+    let secret = get::<Secret>(&operator, "minimal-derived").await;
+    let data = secret.data.unwrap();
+    let text = |key: &str| String::from_utf8(data[key].0.clone()).unwrap();
+    assert_eq!(text("LLSD_SQL_HOST"), "db.example.com");
+    assert_eq!(text("LLSD_SQL_PORT"), "5432");
+    let variables = server(&operator).await.env.unwrap();
+    let host = variables.iter().find(|one| one.name == "LLSD_SQL_HOST");
+    let source = host.unwrap().value_from.as_ref().unwrap();
+    let selector = source.secret_key_ref.as_ref().unwrap();
+    assert_eq!(selector.name, "minimal-derived");
+
+    // The value is in the two Secrets and nowhere else.
+    let file = get::<ConfigMap>(&operator, &config_map(&cr)).await;
+    let deployment = get::<Deployment>(&operator, "minimal").await;
+    let shown = json!([cr, file, deployment, secret.metadata]).to_string();
+    assert!(!shown.contains("can/ary") && !shown.contains("can%2Fary"));
+    let cr_shown = json!(cr.status).to_string();
+    assert!(!cr_shown.contains("db.example.com"));
+}
+
+async fn get<K>(operator: &Operator, name: &str) -> K
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    operator.api::<K>().get(name).await.unwrap()
+}
+
+async fn gone<K>(operator: &Operator, name: &str)
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + 'static,
+{
+    eventually(&operator.api::<K>(), name, DEADLINE, "gone", |one| {
+        one.is_none()
+    })
+    .await
+    .unwrap();
+}
+
+/// Writes a Secret, over the one that may be there.
+async fn put_secret(operator: &Operator, name: &str, data: &[(&str, &str)]) {
+    let data: BTreeMap<_, _> = data.iter().copied().collect();
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": data,
+    });
+    let parameters = PatchParams::apply("test").force();
+    operator
+        .api::<Secret>()
+        .patch(name, &parameters, &Patch::Apply(secret))
+        .await
+        .unwrap();
+}
+
+/// The server container of the resource `minimal`.
+async fn server(operator: &Operator) -> Container {
+    let deployment = get::<Deployment>(operator, "minimal").await;
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    pod.containers.into_iter().next().unwrap()
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    for (key, value) in more.as_object().unwrap() {
+        into[key] = value.clone();
+    }
+}
