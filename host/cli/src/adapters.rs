@@ -19,7 +19,7 @@ pub(crate) struct PluginOptions {
 
 /// A host with a compile cache in the user's cache folder, when that can be written.
 pub(crate) fn host(observer: Option<Arc<dyn Observer>>) -> anyhow::Result<Host> {
-    let cache = cache_folder().and_then(|folder| CompileCache::open(&folder).ok());
+    let cache = cache_folder("compiled").and_then(|folder| CompileCache::open(&folder).ok());
     Ok(Host::new(HostConfig {
         cache,
         observer,
@@ -28,19 +28,7 @@ pub(crate) fn host(observer: Option<Arc<dyn Observer>>) -> anyhow::Result<Host> 
 }
 
 /// Loads the plugins given, which come first, and those built in.
-pub(crate) fn load(arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
-    load_into(&host(None)?, arguments)
-}
-
-/// The same, with somebody who is told about every call.
-pub(crate) fn load_observed(
-    arguments: &PluginOptions,
-    observer: Arc<dyn Observer>,
-) -> anyhow::Result<Vec<Plugin>> {
-    load_into(&host(Some(observer))?, arguments)
-}
-
-fn load_into(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
+pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
     let mut plugins = Vec::new();
     for path in &arguments.plugins {
         plugins.push(load_file(host, path)?);
@@ -68,8 +56,9 @@ pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
         .collect()
 }
 
-fn cache_folder() -> Option<PathBuf> {
+/// A folder of the user's caches.
+pub(crate) fn cache_folder(name: &str) -> Option<PathBuf> {
     let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    Some(xdg.or_else(home)?.join("llsd").join("compiled"))
+    Some(xdg.or_else(home)?.join("llsd").join(name))
 }

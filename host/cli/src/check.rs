@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::generation::{self, Outcome};
-use crate::{Verdict, adapters, files, talk};
+use crate::talk::{self, Output};
+use crate::{Verdict, adapters, files};
 
 /// What to check.
 #[derive(clap::Args)]
@@ -20,20 +21,15 @@ pub(crate) struct Arguments {
     generation: generation::BaseOptions,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Output {
-    Human,
-    Json,
-}
-
 /// Exit 1 when a resource is refused.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugins = adapters::load(&arguments.generation.adapters)?;
+    let plugins = adapters::load(&adapters::host(None)?, &arguments.generation.adapters)?;
+    let base = arguments.generation.given_base()?;
     let mut verdict = Verdict::Done;
     let mut all = Vec::new();
     for path in &arguments.files {
         for resource in files::distributions(path)? {
-            let report = generation::run(resource, &arguments.generation, &plugins)?;
+            let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
             let is_refused = matches!(report.outcome, Outcome::Refused);
             if is_refused {
                 verdict = Verdict::Refused;

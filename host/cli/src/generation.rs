@@ -8,18 +8,23 @@ use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{Checked, ConfigSource, ServerSource, review};
 use llsd_api::{Notice, Rejection};
 use llsd_plugin::Plugin;
+use llsd_registry::Reference;
 use llsd_render::distributions::{self, KnownDistribution};
 use llsd_render::{Generated, Inputs, ProviderPackage, Refusal, Surroundings, generate, yaml};
 use serde_json::Value;
 
-use crate::{adapters, files};
+use crate::registry::{Client, RegistryOptions};
+use crate::{adapters, files, talk};
 
 /// Where the base comes from and what is known about it.
 #[derive(clap::Args)]
 pub(crate) struct BaseOptions {
     /// The base configuration; by default the one built in for the distribution that is named
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
     base_config: Option<PathBuf>,
+    /// Take the base configuration, and what is known about it, from an image's labels
+    #[arg(long, value_name = "REF")]
+    image: Option<Reference>,
     /// The dialect of the base, for example llama-stack/0.7; by default found out
     #[arg(long, value_name = "ID")]
     schema: Option<String>,
@@ -31,6 +36,54 @@ pub(crate) struct BaseOptions {
     packages: Vec<(String, PathBuf)>,
     #[command(flatten)]
     pub(crate) adapters: adapters::PluginOptions,
+    #[command(flatten)]
+    registries: RegistryOptions,
+}
+
+impl BaseOptions {
+    /// The base that the options name, if they name one.
+    pub(crate) fn given_base(&self) -> anyhow::Result<Option<GivenBase>> {
+        match (&self.base_config, &self.image) {
+            (Some(file), _) => GivenBase::from_file(file).map(Some),
+            (None, Some(image)) => GivenBase::from_image(image, &self.registries).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// A base configuration, and what is known about it from outside.
+pub(crate) struct GivenBase {
+    config: Value,
+    hints: Hints,
+}
+
+impl GivenBase {
+    /// From a file, which says nothing but itself.
+    pub(crate) fn from_file(path: &Path) -> anyhow::Result<Self> {
+        let config = yaml::read(&files::text(path)?)
+            .with_context(|| format!("{} is no server configuration", path.display()))?;
+        Ok(Self {
+            config,
+            hints: Hints::default(),
+        })
+    }
+
+    /// From the labels of an image, read as the operator reads them.
+    fn from_image(image: &Reference, registries: &RegistryOptions) -> anyhow::Result<Self> {
+        let client = Client::new(registries, image)?;
+        talk::remark(&format!("reading {image}"));
+        let base = client.wait(client.registry.base_config(image, &client.keyring))?;
+        let config = yaml::read(&base.yaml)
+            .with_context(|| format!("{image}: {} is no server configuration", base.source))?;
+        Ok(Self {
+            config,
+            hints: Hints {
+                labels: base.hints.clone(),
+                schema: base.schema.clone(),
+                server_version: base.server_version.clone(),
+            },
+        })
+    }
 }
 
 /// What became of a resource.
@@ -60,16 +113,7 @@ pub(crate) struct Report {
 /// Runs one resource through the code that the operator runs.
 pub(crate) fn run(
     object: Value,
-    arguments: &BaseOptions,
-    plugins: &[Plugin],
-) -> anyhow::Result<Report> {
-    run_with_base(object, arguments.base_config.as_deref(), arguments, plugins)
-}
-
-/// Like [`run`], with another base than the arguments name.
-pub(crate) fn run_with_base(
-    object: Value,
-    base_file: Option<&Path>,
+    given: Option<&GivenBase>,
     arguments: &BaseOptions,
     plugins: &[Plugin],
 ) -> anyhow::Result<Report> {
@@ -80,7 +124,7 @@ pub(crate) fn run_with_base(
     let verdict = review(object);
     let mut found: Vec<Diagnostic> = verdict.notices.iter().map(notice).collect();
     let (base, outcome) = match verdict.result {
-        Ok(checked) => generate_checked(&checked, base_file, arguments, plugins, &mut found)?,
+        Ok(checked) => generate_checked(&checked, given, arguments, plugins, &mut found)?,
         Err(rejections) => {
             found.extend(rejections.iter().map(rejection));
             (Value::Null, Outcome::Refused)
@@ -97,7 +141,7 @@ pub(crate) fn run_with_base(
 
 fn generate_checked(
     checked: &Checked,
-    base_file: Option<&Path>,
+    given: Option<&GivenBase>,
     arguments: &BaseOptions,
     plugins: &[Plugin],
     found: &mut Vec<Diagnostic>,
@@ -106,24 +150,33 @@ fn generate_checked(
         return Ok((Value::Null, Outcome::Override(config_map.clone())));
     }
     let surroundings = surroundings(checked, arguments, found)?;
-    let Some(known) = find_base(checked, base_file, found)? else {
-        return Ok((Value::Null, Outcome::Refused));
+    let built_in;
+    let GivenBase { config, hints } = match given {
+        Some(given) => given,
+        None => match built_in_base(checked, found)? {
+            Some(base) => {
+                built_in = base;
+                &built_in
+            }
+            None => return Ok((Value::Null, Outcome::Refused)),
+        },
     };
     if checked.config_source == ConfigSource::DistributionDefault {
-        return Ok((known.config, Outcome::Unchanged));
+        return Ok((config.clone(), Outcome::Unchanged));
     }
+    let stated = arguments.schema.as_ref().or(checked.schema.as_ref());
     let hints = Hints {
-        schema: arguments
-            .schema
-            .clone()
-            .or(checked.schema.clone())
-            .or(known.schema),
-        server_version: arguments.server_version.clone(),
-        ..Hints::default()
+        labels: hints.labels.clone(),
+        schema: stated.or(hints.schema.as_ref()).cloned(),
+        server_version: arguments
+            .server_version
+            .as_ref()
+            .or(hints.server_version.as_ref())
+            .cloned(),
     };
     let inputs = Inputs {
         checked,
-        base: &known.config,
+        base: config,
         hints: &hints,
         surroundings: &surroundings,
     };
@@ -148,28 +201,14 @@ fn generate_checked(
         }
         Err(Refusal::Fault(fault)) => return Err(fault.into()),
     };
-    Ok((known.config, outcome))
+    Ok((config.clone(), outcome))
 }
 
-/// A base and the schema that the distribution map states for it.
-struct KnownBase {
-    config: Value,
-    schema: Option<String>,
-}
-
-fn find_base(
+/// The base inside the binary for the distribution that the resource names.
+fn built_in_base(
     checked: &Checked,
-    file: Option<&Path>,
     found: &mut Vec<Diagnostic>,
-) -> anyhow::Result<Option<KnownBase>> {
-    if let Some(path) = file {
-        let config = yaml::read(&files::text(path)?)
-            .with_context(|| format!("{} is no server configuration", path.display()))?;
-        return Ok(Some(KnownBase {
-            config,
-            schema: None,
-        }));
-    }
+) -> anyhow::Result<Option<GivenBase>> {
     let mut refuse = |field: &str, problem: String, fix: String| {
         found.push(Diagnostic::error("no-base", field, problem, fix));
         Ok(None)
@@ -188,7 +227,8 @@ fn find_base(
             let problem = format!(
                 "the configuration inside {image} is needed, and the command line has not read it"
             );
-            return refuse("spec.distribution.image", problem, GIVE.to_owned());
+            let fix = format!("read it with --image {image}, or {GIVE}");
+            return refuse("spec.distribution.image", problem, fix);
         }
     };
     let known = distributions::builtin();
@@ -197,9 +237,12 @@ fn find_base(
             base: Some(text),
             schema,
             ..
-        }) => Ok(Some(KnownBase {
+        }) => Ok(Some(GivenBase {
             config: yaml::read(text)?,
-            schema: schema.clone(),
+            hints: Hints {
+                schema: schema.clone(),
+                ..Hints::default()
+            },
         })),
         Some(_) => {
             let problem = format!("no configuration is built in for {name:?}");

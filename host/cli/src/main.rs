@@ -10,8 +10,10 @@ mod crd;
 mod diff;
 mod files;
 mod generation;
+mod image;
 mod operator;
 mod plugin;
+mod registry;
 mod render;
 mod talk;
 
@@ -33,9 +35,12 @@ enum Command {
     Render(render::Arguments),
     /// Say everything that is wrong with resources, and what to look at
     Check(check::Arguments),
-    /// Write, inspect, run, test and compare schema adapters
+    /// Write, test, compare, publish and fetch schema adapters
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Look into distribution images, and label them with their configuration
+    #[command(subcommand)]
+    Image(image::Command),
     /// Write a resource in another version of the API
     Convert(convert::Arguments),
     /// Print the custom resource definitions
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         Command::Render(arguments) => render::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Plugin(command) => plugin::run(&command),
+        Command::Image(command) => image::run(&command),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
@@ -69,7 +75,7 @@ fn main() -> ExitCode {
         Ok(Verdict::Refused) => ExitCode::from(1),
         Err(error) => {
             talk::failure(&error);
-            ExitCode::from(2)
+            ExitCode::from(if registry::is_refusal(&error) { 1 } else { 2 })
         }
     }
 }

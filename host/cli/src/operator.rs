@@ -6,9 +6,11 @@ use std::net::{SocketAddr, TcpListener};
 use anyhow::Context;
 use kube::Config;
 use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions};
+use llsd_registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::registry::RegistryOptions;
 use crate::{Verdict, adapters};
 
 /// How to run.
@@ -38,15 +40,23 @@ pub(crate) struct Arguments {
     /// Write the log as JSON
     #[arg(long)]
     log_json: bool,
+    /// Serve only the SchemaPlugins with these labels
+    #[arg(long, value_name = "SELECTOR")]
+    plugin_selector: Option<String>,
     #[command(flatten)]
     adapters: adapters::PluginOptions,
+    #[command(flatten)]
+    registries: RegistryOptions,
 }
 
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     start_log(arguments.log_json);
     let metrics = Metrics::new();
-    let plugins = adapters::load_observed(&arguments.adapters, metrics.clone())?;
+    let host = adapters::host(Some(metrics.clone()))?;
+    let plugins = adapters::load(&host, &arguments.adapters)?;
+    let registry = Registry::new(arguments.registries.settings()?)?;
+    let keyring = arguments.registries.keyring()?;
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
     runtime.block_on(async {
         let config = Config::infer()
@@ -81,8 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         let settings = Settings {
             client,
             plugins,
+            host,
+            plugin_selector: arguments.plugin_selector.clone(),
             scope,
             home,
+            registry,
+            keyring,
             workers: arguments.workers.max(1),
             identity: arguments.leader_elect.clone(),
             endpoints: Endpoints {

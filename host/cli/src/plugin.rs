@@ -1,12 +1,16 @@
 //! `llsd plugin …`: what an author of schema adapters needs.
 
+mod artifact;
 mod bench;
 mod build;
 mod compare;
 mod conformance;
 mod inspect;
 mod new;
+mod pull;
+mod push;
 mod run;
+mod verify;
 
 use crate::Verdict;
 
@@ -27,6 +31,12 @@ pub(crate) enum Command {
     Bench(bench::Arguments),
     /// Compare two plugins over a folder of resources and bases
     Diff(compare::Arguments),
+    /// Publish a component to a registry, and prove that the operator can load it from there
+    Push(push::Arguments),
+    /// Fetch a component from a registry
+    Pull(pull::Arguments),
+    /// Check a published plugin as the operator does: digests, signatures, load rules
+    Verify(verify::Arguments),
 }
 
 /// Does it.
@@ -39,5 +49,8 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<Verdict> {
         Command::Test(arguments) => conformance::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Diff(arguments) => compare::run(arguments),
+        Command::Push(arguments) => push::run(arguments),
+        Command::Pull(arguments) => pull::run(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
     }
 }

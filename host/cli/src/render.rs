@@ -38,8 +38,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         arguments.file.display(),
         resources.len()
     );
-    let plugins = adapters::load(&arguments.generation.adapters)?;
-    let report = generation::run(resources.remove(0), &arguments.generation, &plugins)?;
+    let plugins = adapters::load(&adapters::host(None)?, &arguments.generation.adapters)?;
+    let base = arguments.generation.given_base()?;
+    let resource = resources.remove(0);
+    let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
     if !report.found.is_empty() {
         talk::findings(&arguments.file.display().to_string(), &report.found);
     }

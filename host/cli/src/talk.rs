@@ -10,6 +10,15 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const ODD: Style = AnsiColor::Yellow.on_default().bold();
 const PLACE: Style = Style::new().bold();
 
+/// For whom a command's data is.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// People.
+    Human,
+    /// Machines: stable keys.
+    Json,
+}
+
 /// Why a command could not run, with its causes.
 pub(crate) fn failure(error: &anyhow::Error) {
     eprintln!("{BAD}error:{BAD:#} {error}");

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Client;
-use llsd_plugin::Plugin;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Cluster;
 
 use crate::gather::Contents;
 use crate::health::Health;
+use crate::images::Images;
 use crate::metrics::Metrics;
 use crate::patience::Patience;
+use crate::plugins::Plugins;
 use crate::references::References;
 use crate::report::{Events, Recent};
 use crate::view::View;
@@ -19,8 +20,10 @@ use crate::view::View;
 /// Shared by all reconciliations of one operator.
 pub(crate) struct Context {
     pub(crate) client: Client,
-    /// Those that come first are asked first.
-    pub(crate) plugins: Arc<[Plugin]>,
+    /// Schema adapters and provider packs.
+    pub(crate) plugins: Arc<Plugins>,
+    /// What the labels of images say.
+    pub(crate) images: Images,
     /// Distributions that a resource can name.
     pub(crate) distributions: BTreeMap<String, KnownDistribution>,
     /// Which resources wait for which Secrets and ConfigMaps.

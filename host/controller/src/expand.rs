@@ -2,17 +2,15 @@
 //!
 //! In: a checked resource and what was gathered for it. Out: what configures the server.
 
-use std::sync::Arc;
-
 use llsd_adapter_sdk::documents::Hints;
 use llsd_adapter_sdk::{Diagnostic, Severity};
 use llsd_api::checked::Checked;
-use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::objects::ConfigPlan;
-use llsd_render::{Inputs, Refusal, Surroundings, generate};
+use llsd_render::{Inputs, Refusal, Surroundings, Undecided, generate};
 
 use crate::gather::{Gathered, Source};
+use crate::plugins::Plugins;
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -24,20 +22,25 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The same input gives the same answer, so only a run that was cut short is worth another.
+    /// The same input gives the same answer, so only a run that was cut short is worth another; and a
+    /// plugin that failed, because it may be put aside.
     pub(crate) fn waits_for_somebody(&self) -> bool {
-        matches!(self, Self::Refused(_))
+        match self {
+            Self::Refused(Refusal::Fault(_) | Refusal::Undecided(Undecided::Fault(_))) => false,
+            Self::Refused(_) => true,
+            Self::Panicked(_) => false,
+        }
     }
 }
 
 /// Generates the configuration, where one is to be generated.
 pub(crate) async fn expand(
-    plugins: &Arc<[Plugin]>,
+    plugins: &Plugins,
     checked: &Checked,
     gathered: &Gathered,
 ) -> Result<ConfigPlan, Error> {
-    let (base, schema) = match &gathered.source {
-        Source::Base { config, schema, .. } => (config.clone(), schema.clone()),
+    let (base, hints) = match &gathered.source {
+        Source::Base { config, hints, .. } => (config.clone(), hints.clone()),
         Source::Override { config_map, digest } => {
             return Ok(ConfigPlan::Override {
                 config_map: config_map.clone(),
@@ -46,15 +49,13 @@ pub(crate) async fn expand(
         }
         Source::DistributionDefault => return Ok(ConfigPlan::DistributionDefault),
     };
-    let (plugins, checked) = (plugins.clone(), checked.clone());
+    let (in_use, checked) = (plugins.set.current(), checked.clone());
     let generated = tokio::task::spawn_blocking(move || {
-        let adapters: Vec<&dyn Adapter> = plugins
-            .iter()
-            .map(|plugin| plugin as &dyn Adapter)
-            .collect();
+        let adapters: Vec<&dyn Adapter> =
+            in_use.iter().map(|plugin| plugin as &dyn Adapter).collect();
         let hints = Hints {
-            schema: checked.schema.clone().or(schema),
-            ..Hints::default()
+            schema: checked.schema.clone().or(hints.schema),
+            ..hints
         };
         let surroundings = Surroundings::default();
         generate(
@@ -67,8 +68,10 @@ pub(crate) async fn expand(
             },
         )
     });
+    let generated = generated.await?;
+    plugins.faults.note(&generated);
     Ok(ConfigPlan::Generated(Box::new(
-        generated.await?.map_err(Error::Refused)?,
+        generated.map_err(Error::Refused)?,
     )))
 }
 

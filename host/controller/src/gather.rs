@@ -11,10 +11,13 @@ pub(crate) mod secrets;
 pub(crate) mod trust;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::v1alpha2::ConfigSourceKind;
 use llsd_api::{FieldPath, Rejection, Rejections, choices};
+use llsd_registry::BaseConfig;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
 use llsd_render::trust::TrustBundle;
@@ -22,6 +25,7 @@ use llsd_render::yaml;
 use serde_json::Value;
 
 use crate::digest;
+use crate::images::{self, Images, Puller};
 pub(crate) use cluster::discover;
 pub(crate) use contents::Contents;
 
@@ -30,12 +34,24 @@ pub(crate) use contents::Contents;
 pub(crate) struct Gathered {
     /// The image that runs.
     pub(crate) image: String,
-    /// The user that the image names; absent: the image was not read.
-    pub(crate) image_user: Option<String>,
     /// What the configuration starts from.
     pub(crate) source: Source,
     /// Certificates that the server trusts.
     pub(crate) trust: Option<TrustBundle>,
+    /// What the image itself says, where it was read.
+    pub(crate) labels: Option<Arc<BaseConfig>>,
+}
+
+impl Gathered {
+    /// The plugin that the image wishes for.
+    pub(crate) fn proposed_plugin(&self) -> Option<&str> {
+        self.labels.as_ref()?.plugin.as_deref()
+    }
+
+    /// The user that the image names; absent: it names none, or was not read.
+    pub(crate) fn image_user(&self) -> Option<&str> {
+        self.labels.as_ref()?.user.as_deref()
+    }
 }
 
 /// What the configuration starts from.
@@ -44,7 +60,8 @@ pub(crate) enum Source {
     /// A base that the resource is put over.
     Base {
         config: Value,
-        schema: Option<String>,
+        /// What is known about it from outside.
+        hints: Hints,
         kind: ConfigSourceKind,
         digest: String,
     },
@@ -67,6 +84,9 @@ pub(crate) enum Error {
         problem: String,
         fix: String,
     },
+    /// The image says nothing usable, or its registry nothing at all.
+    #[error(transparent)]
+    Image(#[from] images::Error),
     /// The API server did not answer as it should.
     #[error("the API server did not give the ConfigMap {name:?}: {error}")]
     Api {
@@ -77,7 +97,11 @@ pub(crate) enum Error {
 
 impl Error {
     pub(crate) fn waits_for_somebody(&self) -> bool {
-        !matches!(self, Self::Api { .. })
+        match self {
+            Self::Refused(_) | Self::ConfigMapNotFound { .. } => true,
+            Self::Image(error) => error.needs_help(),
+            Self::Api { .. } => false,
+        }
     }
 }
 
@@ -85,10 +109,12 @@ impl Error {
 pub(crate) async fn gather(
     contents: &Contents,
     distributions: &BTreeMap<String, KnownDistribution>,
+    images: &Images,
     checked: &Checked,
     owner: &Owner,
 ) -> Result<Gathered, Error> {
     refuse_unread_providers(checked)?;
+    let mut labels = None;
     let (image, known) = find_image(distributions, &checked.server)?;
     let source = match &checked.config_source {
         ConfigSource::Override { config_map, .. } => {
@@ -104,16 +130,37 @@ pub(crate) async fn gather(
         } => {
             let field = FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]);
             let text = read(contents, owner, name, key, field.clone()).await?;
-            base(&text, None, ConfigSourceKind::ConfigMap, field)?
+            let hints = Hints::default();
+            base(&text, hints, ConfigSourceKind::ConfigMap, field)?
         }
-        ConfigSource::Generated { base: None } => embedded(known, &checked.server)?,
+        ConfigSource::Generated { base: None } => match known {
+            Some(KnownDistribution {
+                base: Some(text),
+                schema,
+                image: _,
+            }) => {
+                let hints = Hints {
+                    schema: schema.clone(),
+                    ..Hints::default()
+                };
+                let field = FieldPath::spec().at(&["distribution", "name"]);
+                base(text, hints, ConfigSourceKind::Embedded, field)?
+            }
+            _ => {
+                let puller = Puller::of(checked, &owner.namespace);
+                let read = images.base_config(&image, &puller).await?;
+                let source = labelled(&read, known, &checked.server)?;
+                labels = Some(read);
+                source
+            }
+        },
         ConfigSource::DistributionDefault => Source::DistributionDefault,
     };
     Ok(Gathered {
         image,
-        image_user: None,
         source,
         trust: trust::trust(contents, checked, owner).await?,
+        labels,
     })
 }
 
@@ -147,43 +194,35 @@ fn find_image<'a>(
     }
 }
 
-/// The base that the operator carries for a named distribution.
-fn embedded(known: Option<&KnownDistribution>, server: &ServerSource) -> Result<Source, Error> {
-    let path = FieldPath::spec().field("distribution");
-    let fix =
-        "put the base configuration into a ConfigMap and name it in spec.distribution.baseConfig"
-            .to_owned();
-    match (known, server) {
-        (
-            Some(KnownDistribution {
-                base: Some(text),
-                schema,
-                image: _,
-            }),
-            _,
-        ) => base(
-            text,
-            schema.clone(),
-            ConfigSourceKind::Embedded,
-            path.field("name"),
-        ),
-        (_, ServerSource::Named(name)) => Err(refuse(
-            path.field("name"),
-            format!("no configuration is built in for {name:?}"),
-            fix,
-        )),
-        (_, ServerSource::Image(image)) => {
-            let problem = format!(
-                "the configuration inside {image} is needed, and this operator does not read images yet"
-            );
-            Err(refuse(path.field("image"), problem, fix))
-        }
-    }
+/// The base that the labels of the image hold or lead to.
+fn labelled(
+    read: &BaseConfig,
+    known: Option<&KnownDistribution>,
+    server: &ServerSource,
+) -> Result<Source, Error> {
+    let field = match server {
+        ServerSource::Named(_) => "name",
+        ServerSource::Image(_) => "image",
+    };
+    let hints = Hints {
+        labels: read.hints.clone(),
+        schema: read
+            .schema
+            .clone()
+            .or_else(|| known.and_then(|known| known.schema.clone())),
+        server_version: read.server_version.clone(),
+    };
+    base(
+        &read.yaml,
+        hints,
+        ConfigSourceKind::ImageLabels,
+        FieldPath::spec().at(&["distribution", field]),
+    )
 }
 
 fn base(
     text: &str,
-    schema: Option<String>,
+    hints: Hints,
     kind: ConfigSourceKind,
     field: FieldPath,
 ) -> Result<Source, Error> {
@@ -197,7 +236,7 @@ fn base(
     })?;
     Ok(Source::Base {
         config,
-        schema,
+        hints,
         kind,
         digest: digest::of(text),
     })

@@ -11,7 +11,8 @@ use kube::runtime::controller::{self, Controller};
 use kube::runtime::watcher;
 use kube_lease_manager::LeaseManagerError;
 use llsd_api::Distribution;
-use llsd_plugin::Plugin;
+use llsd_plugin::{Host, Plugin};
+use llsd_registry::{Keyring, Registry};
 use llsd_render::distributions;
 use llsd_render::objects::Kind;
 use tokio::task::JoinSet;
@@ -19,9 +20,11 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::gather::{Contents, discover};
 use crate::health::Health;
+use crate::images::Images;
 use crate::lead::Candidacy;
 use crate::metrics::Metrics;
 use crate::patience::Patience;
+use crate::plugins::{PluginSettings, Plugins, serve_schema_plugins};
 use crate::reconcile::{error_policy, reconcile};
 use crate::references::References;
 use crate::report::{Events, Recent};
@@ -58,10 +61,18 @@ pub struct Settings {
     pub client: Client,
     /// Schema adapters and provider packs; those that come first are asked first.
     pub plugins: Vec<Plugin>,
+    /// Loads the plugins that `SchemaPlugin`s name.
+    pub host: Host,
+    /// Label selector of the `SchemaPlugin`s to serve; all of them when absent.
+    pub plugin_selector: Option<String>,
     /// Which namespaces to serve.
     pub scope: Scope,
     /// The operator's own namespace, where it keeps what belongs to itself.
     pub home: String,
+    /// How images are read.
+    pub registry: Registry,
+    /// Credentials of the operator itself, tried after those of a resource.
+    pub keyring: Keyring,
     /// Resources that are reconciled at the same time.
     pub workers: u16,
     /// The name of this replica among others, of which only one may write. Absent: it is the only one.
@@ -100,8 +111,12 @@ pub async fn run(
     let Settings {
         client,
         plugins,
+        host,
+        plugin_selector,
         scope,
         home,
+        registry,
+        keyring,
         workers,
         identity,
         endpoints,
@@ -114,6 +129,7 @@ pub async fn run(
     };
     let routes = cluster.has_routes.then_some(Kind::Route);
     let references = Arc::new(References::default());
+    let plugins = Arc::new(Plugins::new(plugins));
     let view = Arc::new(View::new(KINDS.into_iter().chain(routes)));
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
@@ -126,7 +142,8 @@ pub async fn run(
     };
     let context = Arc::new(Context {
         client: client.clone(),
-        plugins: plugins.into(),
+        plugins: plugins.clone(),
+        images: Images::new(client.clone(), registry.clone(), keyring),
         distributions: distributions::builtin(),
         references,
         cluster,
@@ -165,7 +182,18 @@ pub async fn run(
             None => shutdown.await,
         }
     };
-    reconcile_all(context, &scope, workers, woken, end).await;
+    let end = end.boxed().shared();
+    let of_plugins = PluginSettings {
+        client,
+        registry,
+        host,
+        namespace: home,
+        selector: plugin_selector,
+    };
+    futures::join!(
+        reconcile_all(context, &scope, workers, woken, end.clone()),
+        serve_schema_plugins(of_plugins, plugins, end),
+    );
     match candidacy.and_then(Arc::into_inner) {
         Some(candidacy) if candidacy.is_leading() => candidacy.resign().await,
         Some(_) => return Err(Error::LeadLost),
@@ -189,6 +217,7 @@ async fn reconcile_all(
     )
     .with_config(controller::Config::default().concurrency(workers))
     .reconcile_on(woken)
+    .reconcile_all_on(context.plugins.set.changes())
     .graceful_shutdown_on(end)
     .run(reconcile, error_policy, context)
     .for_each(|outcome| {

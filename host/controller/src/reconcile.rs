@@ -94,13 +94,23 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
         return Err(running.into());
     }
     ctx.references.record(&owner.namespace, &checked);
-    let gathered = gather(&ctx.contents, &ctx.distributions, &checked, owner).await?;
+    let gathered = gather(
+        &ctx.contents,
+        &ctx.distributions,
+        &ctx.images,
+        &checked,
+        owner,
+    )
+    .await?;
+    if let Some(plugin) = gathered.proposed_plugin() {
+        ctx.plugins.proposals.note(&gathered.image, plugin);
+    }
     let plan = expand(&ctx.plugins, &checked, &gathered).await?;
     let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner).await?;
     let desired = objects(&ObjectInputs {
         checked: &checked,
         image: &gathered.image,
-        image_user: gathered.image_user.as_deref(),
+        image_user: gathered.image_user(),
         plan: &plan,
         secrets_digest: secrets.digest.as_deref(),
         owner,
@@ -128,6 +138,8 @@ pub(crate) fn error_policy(
 ) -> Action {
     Action::requeue(match error {
         Error::FirstOperator(running) => patience(running, Timestamp::now()),
+        // Nobody tells us of what changes in a registry.
+        Error::Gather(gather::Error::Image(error)) => error.retry_after(),
         error if error.waits_for_somebody() => RESYNC,
         _ => {
             let namespace = guarded.namespace().unwrap_or_default();

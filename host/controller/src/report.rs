@@ -3,7 +3,7 @@
 //! The status is written only when it says something new, and an event tells of a transition, never
 //! of a pass. What describes the running configuration stays when a newer one could not be made.
 
-mod conditions;
+pub(crate) mod conditions;
 mod events;
 mod recent;
 mod rollout;

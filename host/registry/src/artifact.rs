@@ -32,6 +32,13 @@ pub struct Description {
     pub created: Option<String>,
 }
 
+impl Description {
+    /// The digest of the manifest that a push of this component writes.
+    pub fn manifest_digest(&self, component: &[u8]) -> Result<Digest, serde_json::Error> {
+        pack(component, self).map(|packed| packed.manifest_digest)
+    }
+}
+
 /// An artifact ready to be pushed.
 pub(crate) struct Packed {
     pub(crate) config: Vec<u8>,

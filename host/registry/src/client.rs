@@ -106,6 +106,13 @@ impl Registry {
             }),
         })
     }
+
+    /// A client with some settings changed, which remembers nothing of this one.
+    pub fn adapted(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Error> {
+        let mut settings = self.inner.settings.clone();
+        change(&mut settings);
+        Self::new(settings)
+    }
 }
 
 impl Inner {

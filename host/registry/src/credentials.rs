@@ -164,6 +164,11 @@ impl Keyring {
         Ok(())
     }
 
+    /// Adds everything of another keyring, tried after everything added before.
+    pub fn extend(&mut self, other: &Self) {
+        self.groups.extend(other.groups.iter().cloned());
+    }
+
     /// The credentials to try for a reference, best first; anonymous only when no key matches.
     pub fn lookup(&self, reference: &Reference) -> Result<Vec<Candidate>, Error> {
         let image = reference.name();

@@ -148,6 +148,17 @@ pub enum Error {
     },
 }
 
+/// An error and its causes on one line, for places that have only one.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text += &format!(": {cause}");
+        next = cause.source();
+    }
+    text
+}
+
 impl Error {
     /// Whether the same request may well succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {

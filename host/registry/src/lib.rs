@@ -47,7 +47,7 @@ pub use base::{BaseConfig, Error as BaseError};
 pub use client::Registry;
 pub use credentials::Keyring;
 pub use digest::{Digest, ParseDigestError};
-pub use error::Error;
+pub use error::{Error, chain};
 pub use image::{ImageReport, Labelled, Labelling};
 pub use labels::Scheme;
 pub use layer::Error as LayerError;

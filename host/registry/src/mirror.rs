@@ -32,6 +32,11 @@ impl Mirrors {
         Self(all)
     }
 
+    /// The same rewrites and one more.
+    pub fn with(&self, mirror: Mirror) -> Self {
+        Self::new(self.0.iter().cloned().chain([mirror]))
+    }
+
     /// Where the reference is read from.
     pub fn rewrite(&self, reference: &Reference) -> Result<Reference, ParseReferenceError> {
         let name = reference.name();

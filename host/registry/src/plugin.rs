@@ -67,7 +67,7 @@ pub struct PullError {
     pub stage: Stage,
     /// What went wrong in it.
     #[source]
-    pub cause: Cause,
+    pub cause: Box<Cause>,
 }
 
 /// What went wrong in a step.
@@ -99,13 +99,13 @@ impl PullError {
         Self {
             plugin: plugin.to_string(),
             stage,
-            cause: Cause::Rejected(message.into()),
+            cause: Box::new(Cause::Rejected(message.into())),
         }
     }
 
     /// The reason for the plugin's condition.
     pub fn reason(&self) -> &'static str {
-        match (&self.cause, self.stage) {
+        match (&*self.cause, self.stage) {
             (Cause::Settings(_), Stage::Authenticate) => "AuthFailed",
             (Cause::Settings(_), _) => "BadSettings",
             (Cause::Denied(Denied::TooLarge { .. }), _) => "TooLarge",
@@ -121,7 +121,7 @@ impl PullError {
 
     /// Whether the same pull may well succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
-        match &self.cause {
+        match &*self.cause {
             Cause::Registry(error) | Cause::Signature(signature::Error::Registry(error)) => {
                 error.is_transient()
             }
@@ -180,7 +180,7 @@ impl Registry {
         let failed = |stage, cause| PullError {
             plugin: plugin.to_string(),
             stage,
-            cause,
+            cause: Box::new(cause),
         };
         // Before anything is asked: a name nobody allowed is not worth a request.
         let rule = policy
@@ -206,7 +206,7 @@ impl Registry {
         let failed = |stage, cause| PullError {
             plugin: target.to_string(),
             stage,
-            cause,
+            cause: Box::new(cause),
         };
         let packed = artifact::pack(component, description)
             .map_err(|error| failed(Stage::Resolve, Cause::Settings(error.to_string())))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use llsd_plugin::Plugin;
 
-use crate::generation::{self, Outcome};
+use crate::generation::{self, GivenBase, Outcome};
 use crate::{Verdict, adapters, diff, files, talk};
 
 /// What to compare.
@@ -98,13 +98,12 @@ fn cases(folder: &Path) -> anyhow::Result<Vec<Case>> {
 /// Everything that a user could see of the case, as one text.
 fn outcome(case: &Case, arguments: &Arguments, plugins: &[Plugin]) -> anyhow::Result<String> {
     let mut text = String::new();
+    let base = match &case.base {
+        Some(file) => Some(GivenBase::from_file(file)?),
+        None => None,
+    };
     for resource in files::distributions(&case.resource)? {
-        let report = generation::run_with_base(
-            resource,
-            case.base.as_deref(),
-            &arguments.generation,
-            plugins,
-        )?;
+        let report = generation::run(resource, base.as_ref(), &arguments.generation, plugins)?;
         for finding in &report.found {
             text += &format!("# {finding}\n");
         }

@@ -1,27 +1,32 @@
 //! `llsd plugin inspect`: what a component is, whether or not it may be loaded.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use llsd_adapter_sdk::documents::Description;
 use llsd_plugin::{Form, Inspection, Origin};
 use llsd_render::adapter::Adapter;
 use serde_json::json;
 
+use super::artifact;
+use crate::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::{Verdict, adapters, files, talk};
 
 /// Which component.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The component
-    file: PathBuf,
+    /// The component: a file, or the reference of a published plugin
+    #[arg(value_name = "FILE or REF")]
+    component: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    registries: RegistryOptions,
 }
 
 /// Exit 1 when the component may not be loaded.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let bytes = files::bytes(&arguments.file)?;
+    let bytes = read(arguments)?;
     let host = adapters::host(None)?;
     let inspection = host.inspect(&bytes);
     let (description, problems) = match host.load(&bytes, Origin::Outside) {
@@ -42,6 +47,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     } else {
         Verdict::Refused
     })
+}
+
+/// A name that ends in `.wasm` is meant as a file, also when there is none.
+fn read(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
+    let path = Path::new(&arguments.component);
+    if path.exists()
+        || path
+            .extension()
+            .is_some_and(|extension| extension == "wasm")
+    {
+        return files::bytes(path);
+    }
+    let reference = arguments.component.parse()?;
+    let client = Client::new(&arguments.registries, &reference)?;
+    Ok(artifact::pull(&client, &reference, &SignatureOptions::none())?.bytes)
 }
 
 /// Every rule that the bytes break, or the one reason why they do not load all the same.

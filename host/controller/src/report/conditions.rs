@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 const LONGEST_MESSAGE: usize = 32_768;
 
 /// The conditions of a resource, on the way from an old status to a new one.
-pub(super) struct Conditions {
+pub(crate) struct Conditions {
     all: Vec<Condition>,
     generation: Option<i64>,
     now: Timestamp,
 }
 
 impl Conditions {
-    pub(super) fn new(old: &[Condition], generation: Option<i64>, now: Timestamp) -> Self {
+    pub(crate) fn new(old: &[Condition], generation: Option<i64>, now: Timestamp) -> Self {
         Self {
             all: old.to_vec(),
             generation,
@@ -23,7 +23,7 @@ impl Conditions {
     }
 
     /// Sets one. Its time moves only when its status does.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         kind: &str,
         is_true: bool,
@@ -53,11 +53,11 @@ impl Conditions {
     }
 
     /// Removes one that no longer applies.
-    pub(super) fn remove(&mut self, kind: &str) {
+    pub(crate) fn remove(&mut self, kind: &str) {
         self.all.retain(|one| one.type_ != kind);
     }
 
-    pub(super) fn into_vec(self) -> Vec<Condition> {
+    pub(crate) fn into_vec(self) -> Vec<Condition> {
         self.all
     }
 }

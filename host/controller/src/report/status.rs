@@ -164,6 +164,7 @@ fn fail(conditions: &mut Conditions, error: &Error) {
         Error::Gather(error) => {
             let reason = match error {
                 gather::Error::ConfigMapNotFound { .. } => reason::CONFIG_MAP_NOT_FOUND,
+                gather::Error::Image(error) => error.reason(),
                 gather::Error::Refused(_) | gather::Error::Api { .. } => {
                     reason::CONFIG_GENERATION_FAILED
                 }
@@ -269,9 +270,10 @@ fn resolved(applied: &Applied) -> ResolvedDistribution {
         Source::Override { digest, .. } => (ConfigSourceKind::Override, Some(digest.clone())),
         Source::DistributionDefault => (ConfigSourceKind::DistributionDefault, None),
     };
+    let labels = applied.gathered.labels.as_ref();
     ResolvedDistribution {
         image: Some(applied.gathered.image.clone()),
-        digest: None,
+        digest: labels.map(|labels| labels.image_digest.to_string()),
         config_source: Some(kind),
         config_hash: digest,
     }

@@ -164,7 +164,7 @@ async fn what_no_rule_allows_is_not_even_asked_for() {
         .unwrap_err();
     assert_eq!(error.reason(), "TooLarge");
     assert!(matches!(
-        error.cause,
+        *error.cause,
         Cause::Denied(Denied::TooLarge { limit: 10, .. })
     ));
     let asked = server.requests().await;

@@ -1,6 +1,9 @@
 //! An operator of its own for each test: one namespace, one user whose requests can be counted.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub(crate) mod registry;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -11,7 +14,8 @@ use kube::{Client, Resource};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions, run};
-use llsd_plugin::{Host, HostConfig, Origin, Plugin};
+use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
+use llsd_registry::{Keyring, Registry};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
 use serde_json::Value;
 use tokio::sync::{OnceCell, oneshot};
@@ -19,6 +23,9 @@ use tokio::task::JoinHandle;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Label of a `SchemaPlugin`: the namespace whose operator serves it.
+pub(crate) const SERVED_BY: &str = "tests/namespace";
 
 /// A namespace, and a user whose requests can be counted, before an operator runs.
 pub(crate) struct Stage {
@@ -46,6 +53,11 @@ impl Operator {
     /// Starts one for a namespace whose name begins with `prefix`.
     pub(crate) async fn start(prefix: &str) -> Self {
         Stage::set(prefix).await.operate().await
+    }
+
+    /// Starts one that reaches registries in its own way.
+    pub(crate) async fn start_reaching(prefix: &str, registry: llsd_registry::Settings) -> Self {
+        Stage::set(prefix).await.operate_reaching(registry).await
     }
 
     /// Stops the operator, waits for its end, and leaves everything else as it is.
@@ -84,6 +96,11 @@ impl Stage {
             plugins: plugins(),
             scope: Scope::Namespace(self.namespace.name().to_owned()),
             home: self.namespace.name().to_owned(),
+            host: host().clone(),
+            // Definitions of plugins belong to no namespace; those of other tests are not ours.
+            plugin_selector: Some(format!("{SERVED_BY}={}", self.namespace.name())),
+            registry: Registry::new(llsd_registry::Settings::default()).unwrap(),
+            keyring: Keyring::empty(),
             workers: 4,
             identity: None,
             endpoints: Endpoints::default(),
@@ -94,6 +111,15 @@ impl Stage {
     /// Starts an operator.
     pub(crate) async fn operate(self) -> Operator {
         let settings = self.settings().await;
+        self.operate_with(settings)
+    }
+
+    /// Starts an operator that reaches registries in its own way.
+    pub(crate) async fn operate_reaching(self, registry: llsd_registry::Settings) -> Operator {
+        let settings = Settings {
+            registry: Registry::new(registry).unwrap(),
+            ..self.settings().await
+        };
         self.operate_with(settings)
     }
 
@@ -226,10 +252,24 @@ pub(crate) fn minimal() -> Value {
     serde_saphyr::from_str(include_str!("../../../../samples/minimal.yaml")).unwrap()
 }
 
+fn host() -> &'static Host {
+    static HOST: OnceLock<Host> = OnceLock::new();
+    HOST.get_or_init(|| {
+        // A test binary cannot compile as a child process of itself; the real one can.
+        let compiler = std::env::var_os("LLSD_BIN")
+            .map_or(Compiler::ThisProgram, |path| Compiler::Program(path.into()));
+        Host::new(HostConfig {
+            compiler,
+            ..HostConfig::default()
+        })
+        .unwrap()
+    })
+}
+
 fn plugins() -> Vec<Plugin> {
     static LOADED: OnceLock<Vec<Plugin>> = OnceLock::new();
     let load = || {
-        let host = Host::new(HostConfig::default()).unwrap();
+        let host = host();
         let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
         llsd_builtin::ADAPTERS.iter().map(load).collect()
     };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+pub(crate) use llsd_registry::chain;
 use llsd_registry::{Keyring, Reference, Retry, Settings, Timeouts};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
@@ -272,17 +273,6 @@ pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-/// An error with everything behind it, as the command line prints it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text += &format!(": {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 fn run(command: &mut Command) -> Vec<u8> {

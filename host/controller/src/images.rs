@@ -1,0 +1,111 @@
+//! Base configurations from the labels of images.
+//!
+//! In: an image, and who pulls it. Out: what its labels say. Images are read once by digest, however
+//! many resources name them, and a tag is asked for again on the registry client's schedule. A
+//! registry that is down is an error here and changes nothing that runs.
+
+mod keyrings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use llsd_registry::{
+    BaseConfig, BaseError, Error as RegistryError, Keyring, ParseReferenceError, Reference,
+    Registry, chain,
+};
+
+use keyrings::Keyrings;
+pub(crate) use keyrings::Puller;
+
+/// Until a registry that did not answer is asked again.
+const RETRY: Duration = Duration::from_secs(10);
+/// Until an answer that somebody has to mend is asked for again: nobody tells us of a push.
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// Reads images for all resources.
+pub(crate) struct Images {
+    registry: Registry,
+    keyrings: Keyrings,
+}
+
+/// Why an image's labels were not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Reference(#[from] ParseReferenceError),
+    #[error("{}", chain(.0))]
+    Image(#[from] BaseError),
+    #[error("the API server did not give the {kind} {name:?}: {error}")]
+    Api {
+        kind: &'static str,
+        name: String,
+        error: Box<kube::Error>,
+    },
+}
+
+impl Error {
+    /// The reason of the condition.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Reference(_) => "BadImageReference",
+            Self::Image(error) => error.reason(),
+            Self::Api { .. } => llsd_api::conditions::reason::CONFIG_GENERATION_FAILED,
+        }
+    }
+
+    /// Whether it goes away only when somebody changes the resource, the image or a credential.
+    pub(crate) fn needs_help(&self) -> bool {
+        match self {
+            Self::Reference(_) => true,
+            Self::Image(error) => !error.is_transient(),
+            Self::Api { .. } => false,
+        }
+    }
+
+    /// When to try again.
+    pub(crate) fn retry_after(&self) -> Duration {
+        if self.needs_help() { RECHECK } else { RETRY }
+    }
+}
+
+impl Images {
+    /// `mounted` is tried after the credentials of the namespace.
+    pub(crate) fn new(client: Client, registry: Registry, mounted: Keyring) -> Self {
+        Self {
+            registry,
+            keyrings: Keyrings::new(client, mounted),
+        }
+    }
+
+    /// What the labels of an image say.
+    pub(crate) async fn base_config(
+        &self,
+        image: &str,
+        puller: &Puller,
+    ) -> Result<Arc<BaseConfig>, Error> {
+        let reference: Reference = image.parse()?;
+        let keyring = self.keyrings.of(puller).await?;
+        let refused = match self.registry.base_config(&reference, &keyring).await {
+            Err(error) if is_about_access(&error) => error,
+            answer => return Ok(answer?),
+        };
+        // A credential may have been added or renewed since it was read.
+        let fresh = self.keyrings.read_again(puller).await?;
+        if fresh == keyring {
+            return Err(refused.into());
+        }
+        Ok(self.registry.base_config(&reference, &fresh).await?)
+    }
+}
+
+fn is_about_access(error: &BaseError) -> bool {
+    // Some registries hide what a credential may not see.
+    let BaseError::Registry(error) = error else {
+        return matches!(error, BaseError::Credentials(_));
+    };
+    matches!(
+        error,
+        RegistryError::Unauthorized { .. } | RegistryError::NotFound { .. }
+    )
+}

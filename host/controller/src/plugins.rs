@@ -1,0 +1,59 @@
+//! Plugins from registries: who may be loaded, what is loaded, and what becomes of a bad one.
+//!
+//! A `SchemaPlugin` names a plugin or lets images propose some. Each goes through the same steps:
+//! resolve → admit → authenticate → fetch → verify → inspect → compile → dry-instantiate, and then
+//! takes the place of the version before it, without a restart. A step that fails leaves the version
+//! in use where it is. The bytes in use are kept in the cluster, so that a start while the registry
+//! is down changes nothing.
+
+mod controller;
+mod faults;
+mod fetch;
+mod kept;
+mod load;
+mod proposals;
+mod set;
+mod status;
+mod take_over;
+mod terms;
+
+use futures::Stream;
+use llsd_plugin::Plugin;
+use tokio::sync::watch;
+
+pub(crate) use controller::{PluginSettings, serve_schema_plugins};
+pub(crate) use faults::Faults;
+pub use load::load_pulled;
+pub(crate) use proposals::Proposals;
+pub(crate) use set::PluginSet;
+
+/// What reconciliations and the controller of `SchemaPlugin`s share.
+pub(crate) struct Plugins {
+    /// Those in use.
+    pub(crate) set: PluginSet,
+    /// How they behave.
+    pub(crate) faults: Faults,
+    /// What images wish for.
+    pub(crate) proposals: Proposals,
+}
+
+impl Plugins {
+    /// Starts with what the operator was given.
+    pub(crate) fn new(given: Vec<Plugin>) -> Self {
+        Self {
+            set: PluginSet::new(given),
+            faults: Faults::default(),
+            proposals: Proposals::default(),
+        }
+    }
+}
+
+/// Fires each time a value is sent.
+fn changes<T: Send + Sync + 'static>(
+    sender: &watch::Sender<T>,
+) -> impl Stream<Item = ()> + Send + 'static {
+    futures::stream::unfold(sender.subscribe(), |mut receiver| async move {
+        receiver.changed().await.ok()?;
+        Some(((), receiver))
+    })
+}

@@ -1,0 +1,197 @@
+//! One pass over one `SchemaPlugin`.
+//!
+//! The version in use is replaced only by one that went through every step. Whatever fails leaves it
+//! where it is, and the status says which step failed and why.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::{self, Action, Controller};
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
+use kube::{Client, Resource, ResourceExt};
+use llsd_api::SchemaPlugin;
+use llsd_api::labels::FIELD_MANAGER;
+use llsd_api::schema_plugin::SchemaPluginStatus;
+use llsd_plugin::Host;
+use llsd_registry::Registry;
+use serde_json::json;
+
+use super::Plugins;
+use super::status::{Progress, conditions};
+use super::take_over::Pass;
+use super::terms::{Subject, Terms};
+
+/// A tag is asked for again.
+const POLL: Duration = Duration::from_secs(300);
+/// A registry that did not answer is asked again.
+const RETRY: Duration = Duration::from_secs(10);
+/// What somebody has to mend is tried again: nobody tells us of a push or a signature.
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// What the controller of `SchemaPlugin`s works with.
+pub(crate) struct PluginSettings {
+    pub(crate) client: Client,
+    pub(crate) registry: Registry,
+    pub(crate) host: Host,
+    /// The operator's own namespace: kept bytes, and references without a namespace.
+    pub(crate) namespace: String,
+    /// Which `SchemaPlugin`s are ours; all when absent.
+    pub(crate) selector: Option<String>,
+}
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the SchemaPlugin could not be read: {0}")]
+    Unreadable(String),
+    #[error("the API server did not take the status of the SchemaPlugin")]
+    Status(#[source] Box<kube::Error>),
+}
+
+type Guarded = DeserializeGuard<SchemaPlugin>;
+
+pub(super) struct Context {
+    pub(super) settings: PluginSettings,
+    pub(super) plugins: Arc<Plugins>,
+    /// Every `SchemaPlugin`: the longest prefix among them decides about a proposal.
+    store: Store<Guarded>,
+}
+
+/// Serves `SchemaPlugin`s until `shutdown` is done. A pass may be cut anywhere: the next one starts from
+/// what the status and the kept bytes say.
+pub(crate) async fn serve_schema_plugins(
+    settings: PluginSettings,
+    plugins: Arc<Plugins>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let api = Api::<Guarded>::all(settings.client.clone());
+    let mut watched = watcher::Config::default();
+    if let Some(selector) = &settings.selector {
+        watched = watched.labels(selector);
+    }
+    let controller = Controller::new(api, watched);
+    let context = Arc::new(Context {
+        settings,
+        plugins: plugins.clone(),
+        store: controller.store(),
+    });
+    let serving = controller
+        .reconcile_all_on(plugins.faults.changes())
+        .reconcile_all_on(plugins.proposals.changes())
+        .run(reconcile, error_policy, context)
+        .for_each(|outcome| {
+            match outcome {
+                Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
+                Err(controller::Error::ObjectNotFound(resource)) => {
+                    plugins.set.retain(&resource.name, &[]);
+                }
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "not reconciled");
+                }
+            }
+            std::future::ready(())
+        });
+    tokio::select! {
+        () = serving => {}
+        () = shutdown => {}
+    }
+}
+
+async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let resource = guarded
+        .0
+        .as_ref()
+        .map_err(|invalid| Error::Unreadable(invalid.error.clone()))?;
+    if resource.metadata.deletion_timestamp.is_some() {
+        ctx.plugins.set.retain(&resource.name_any(), &[]);
+        return Ok(Action::await_change());
+    }
+    let old = resource.status.clone().unwrap_or_default();
+    let mut status = old.clone();
+    let generation = resource.metadata.generation;
+    if old.observed_generation == generation {
+        ctx.plugins.faults.remember(&old.quarantined);
+    } else {
+        // Another spec may grant what was missing.
+        ctx.plugins.faults.forgive(&old.quarantined);
+        status.quarantined.clear();
+    }
+    let now = Timestamp::now();
+    // Kubernetes writes whole seconds; with a fraction the status would never equal what is stored.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let action = match Terms::of(&resource.spec) {
+        Err(rejections) => {
+            let progress = Progress::Refused(rejections.to_string());
+            conditions(&mut status, generation, &progress, None, now);
+            Action::await_change()
+        }
+        Ok(terms) => {
+            let pass = Pass::new(&ctx, resource, &terms, now);
+            let outcome = match &terms.subject {
+                Subject::Plugin(reference) => pass.named(reference, &mut status).await,
+                Subject::Proposals(_) => pass.proposed(&ctx.prefixes(), &mut status).await,
+            };
+            if let Some((progress, verdict)) = &outcome {
+                conditions(&mut status, generation, progress, verdict.as_ref(), now);
+            }
+            Action::requeue(match outcome {
+                Some((Progress::Stopped(error), _)) if error.is_transient() => RETRY,
+                Some((Progress::Stopped(_), _)) => RECHECK,
+                _ => POLL,
+            })
+        }
+    };
+    if status != old {
+        ctx.write(resource, &status).await?;
+    }
+    Ok(action)
+}
+
+fn error_policy(_: Arc<Guarded>, _: &Error, _: Arc<Context>) -> Action {
+    Action::requeue(RETRY)
+}
+
+impl Context {
+    /// The terms of every `SchemaPlugin` that lets images propose.
+    fn prefixes(&self) -> Vec<Terms> {
+        let all = self.store.state();
+        let specs = all.iter().filter_map(|one| one.0.as_ref().ok());
+        let terms = specs.filter_map(|one| Terms::of(&one.spec).ok());
+        terms
+            .filter(|terms| matches!(terms.subject, Subject::Proposals(_)))
+            .collect()
+    }
+
+    async fn write(
+        &self,
+        resource: &SchemaPlugin,
+        status: &SchemaPluginStatus,
+    ) -> Result<(), Error> {
+        let name = resource.name_any();
+        let document = json!({
+            "apiVersion": SchemaPlugin::api_version(&()),
+            "kind": SchemaPlugin::kind(&()),
+            "metadata": { "name": name, "resourceVersion": resource.metadata.resource_version },
+            "status": status,
+        });
+        let api = Api::<SchemaPlugin>::all(self.settings.client.clone());
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        match api
+            .patch_status(&name, &parameters, &Patch::Apply(&document))
+            .await
+        {
+            Ok(_) => Ok(()),
+            // It was deleted or changed meanwhile: there is nobody to tell, or soon another pass.
+            Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => {
+                Ok(())
+            }
+            Err(error) => Err(Error::Status(Box::new(error))),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! From a reference to a loaded plugin, under the terms of a `SchemaPlugin`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Client;
+use kube::api::Api;
+use llsd_api::schema_plugin::{NamespacedName, World};
+use llsd_plugin::{Host, Plugin};
+use llsd_registry::{Cause, Keyring, Policy, PullError, PulledPlugin, Reference, Registry, Stage};
+use llsd_render::adapter::Adapter;
+
+use super::load_pulled;
+use super::terms::Terms;
+
+/// The key of a CA bundle's ConfigMap.
+const CA_KEY: &str = "ca.crt";
+
+/// What fetching needs.
+pub(super) struct Fetcher<'a> {
+    pub(super) client: &'a Client,
+    pub(super) registry: &'a Registry,
+    pub(super) host: &'a Host,
+    /// The operator's own.
+    pub(super) namespace: &'a str,
+}
+
+/// A plugin that came all the way.
+pub(super) struct Fetched {
+    pub(super) pulled: PulledPlugin,
+    pub(super) plugin: Plugin,
+    /// Whether it is the one in use.
+    pub(super) is_in_use: bool,
+}
+
+impl Fetcher<'_> {
+    /// Goes through every step. `in_use` is what would be replaced, loaded under the same terms: the same
+    /// bytes are not loaded again.
+    pub(super) async fn fetch(
+        &self,
+        reference: &Reference,
+        terms: &Terms,
+        in_use: Option<Plugin>,
+    ) -> Result<Fetched, PullError> {
+        let registry = self.registry(reference, terms).await?;
+        let keyring = self.keyring(reference, terms).await?;
+        let policy = Policy {
+            rules: vec![terms.rule.clone()],
+        };
+        let pulled = registry.pull_plugin(reference, &keyring, &policy).await?;
+        let digest = pulled.layer_digest.to_string();
+        let in_use = in_use.filter(|plugin| plugin.digest() == digest);
+        let is_in_use = in_use.is_some();
+        let plugin = match in_use {
+            Some(plugin) => plugin,
+            None => self.load(reference, &pulled.bytes, terms).await?,
+        };
+        Ok(Fetched {
+            pulled,
+            plugin,
+            is_in_use,
+        })
+    }
+
+    /// Loads bytes that were verified before.
+    pub(super) async fn load(
+        &self,
+        reference: &Reference,
+        bytes: &[u8],
+        terms: &Terms,
+    ) -> Result<Plugin, PullError> {
+        let (host, limits) = (self.host.clone(), terms.limits.clone());
+        let (named, bytes) = (reference.clone(), bytes.to_vec());
+        let loading =
+            tokio::task::spawn_blocking(move || load_pulled(&host, &named, &bytes, &limits));
+        let plugin = loading
+            .await
+            .map_err(|error| PullError::rejected(reference, Stage::Compile, error.to_string()))??;
+        let world = world(&plugin);
+        if !terms.worlds.contains(&world) {
+            let problem = format!(
+                "it is a {}, and spec.worlds does not allow that",
+                name_of(world)
+            );
+            return Err(PullError::rejected(reference, Stage::Inspect, problem));
+        }
+        Ok(plugin)
+    }
+
+    async fn registry(&self, reference: &Reference, terms: &Terms) -> Result<Registry, PullError> {
+        if terms.ca_bundle.is_none() && terms.mirror.is_none() {
+            return Ok(self.registry.clone());
+        }
+        let authority = match &terms.ca_bundle {
+            Some(at) => self.authority(reference, at).await?,
+            None => String::new(),
+        };
+        let adapted = self.registry.adapted(|settings| {
+            settings.extra_ca.push(b'\n');
+            settings.extra_ca.extend(authority.as_bytes());
+            if let Some(mirror) = &terms.mirror {
+                settings.mirrors = settings.mirrors.with(mirror.clone());
+            }
+        });
+        adapted.map_err(|error| failed(reference, Stage::Resolve, error.to_string()))
+    }
+
+    async fn authority(
+        &self,
+        reference: &Reference,
+        at: &NamespacedName,
+    ) -> Result<String, PullError> {
+        let namespace = at.namespace.as_deref().unwrap_or(self.namespace);
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+        let problem = |what: String| failed(reference, Stage::Resolve, what);
+        let found = api.get_opt(&at.name).await.map_err(|error| {
+            problem(format!(
+                "the API server did not give the CA bundle: {error}"
+            ))
+        })?;
+        let text = found
+            .and_then(|map| map.data)
+            .and_then(|mut data| data.remove(CA_KEY));
+        text.ok_or_else(|| {
+            problem(format!(
+                "spec.caBundleRef: there is no ConfigMap {namespace}/{} with the key {CA_KEY}; create it",
+                at.name
+            ))
+        })
+    }
+
+    async fn keyring(&self, reference: &Reference, terms: &Terms) -> Result<Keyring, PullError> {
+        let mut keyring = Keyring::empty();
+        let Some(at) = &terms.pull_secret else {
+            return Ok(keyring);
+        };
+        let namespace = at.namespace.as_deref().unwrap_or(self.namespace);
+        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
+        let problem = |what: String| failed(reference, Stage::Authenticate, what);
+        let found = api.get_opt(&at.name).await.map_err(|error| {
+            problem(format!(
+                "the API server did not give the pull secret: {error}"
+            ))
+        })?;
+        let secret = found.ok_or_else(|| {
+            problem(format!(
+                "spec.pullSecretRef: there is no Secret {namespace}/{}; create it",
+                at.name
+            ))
+        })?;
+        let data: BTreeMap<_, _> = secret.data.unwrap_or_default();
+        let data = data.into_iter().map(|(key, value)| (key, value.0));
+        keyring
+            .add_secret(&at.name, &secret.type_.unwrap_or_default(), &data.collect())
+            .map_err(|error| problem(error.to_string()))?;
+        Ok(keyring)
+    }
+}
+
+/// The world of a plugin, in the words of the API.
+pub(super) fn world(plugin: &Plugin) -> World {
+    match plugin.is_schema_adapter() {
+        true => World::SchemaAdapter,
+        false => World::ProviderPack,
+    }
+}
+
+fn name_of(world: World) -> &'static str {
+    match world {
+        World::SchemaAdapter => "schema-adapter",
+        World::ProviderPack => "provider-pack",
+    }
+}
+
+fn failed(reference: &Reference, stage: Stage, problem: String) -> PullError {
+    PullError {
+        plugin: reference.to_string(),
+        stage,
+        cause: Box::new(Cause::Settings(problem)),
+    }
+}

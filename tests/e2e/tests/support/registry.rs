@@ -1,0 +1,100 @@
+//! A registry for one test, with images and plugins in it.
+
+use std::path::PathBuf;
+
+use llsd_registry::{Keyring, Labelling};
+use llsd_testbed::{Access, Registry, RegistryOptions};
+
+/// A registry over plain HTTP.
+pub(crate) struct Shelf {
+    pub(crate) registry: Registry,
+}
+
+impl Shelf {
+    pub(crate) async fn start(access: Access) -> Self {
+        let options = RegistryOptions { tls: false, access };
+        Self {
+            registry: Registry::start(&options).await.unwrap(),
+        }
+    }
+
+    /// A reference to something in it.
+    pub(crate) fn reference(&self, rest: &str) -> String {
+        format!("{}/{rest}", self.registry.host())
+    }
+
+    /// Settings that reach it.
+    pub(crate) fn settings(&self) -> llsd_registry::Settings {
+        llsd_registry::Settings {
+            plain_http: vec![self.registry.host().to_owned()],
+            allowed: vec!["127.0.0.1".parse().unwrap()],
+            ..llsd_registry::Settings::default()
+        }
+    }
+
+    /// Its `config.json`, as `docker login` writes it.
+    pub(crate) fn docker_config(&self) -> Vec<u8> {
+        std::fs::read(self.registry.docker_config().join("config.json")).unwrap()
+    }
+
+    /// Pushes an image without labels as `repository:bare`.
+    pub(crate) async fn push_bare(&self, repository: &str) -> String {
+        let reference = self.reference(&format!("{repository}:bare"));
+        let layer = self.registry.docker_config().join("layer.tar");
+        std::fs::write(&layer, [0; 1024]).unwrap();
+        let crane = self.registry.crane();
+        let crane = crane.args(["append", "--new_tag", &reference, "--new_layer"]);
+        crane.arg(layer).run().await.unwrap().success().unwrap();
+        reference
+    }
+
+    /// Pushes an image with a configuration on it.
+    pub(crate) async fn push_labelled(
+        &self,
+        repository: &str,
+        tag: &str,
+        config: &str,
+        schema: &str,
+        plugin: Option<&str>,
+    ) -> String {
+        let bare = self.push_bare(repository).await.parse().unwrap();
+        let mut keyring = Keyring::empty();
+        keyring
+            .add_docker_config("docker", &self.docker_config())
+            .unwrap();
+        let labelling = Labelling {
+            config: config.as_bytes().to_vec(),
+            version: Some("2".to_owned()),
+            schema: Some(schema.to_owned()),
+            plugin: plugin.map(str::to_owned),
+        };
+        let registry = llsd_registry::Registry::new(self.settings()).unwrap();
+        let labelled = registry
+            .label_image(&bare, tag, &labelling, &keyring)
+            .await
+            .unwrap();
+        labelled.reference.to_string()
+    }
+
+    /// Pushes a shipped component with the real command.
+    pub(crate) fn push_plugin(&self, name: &str, rest: &str) -> String {
+        let reference = self.reference(rest);
+        let file = PathBuf::from(variable("LLSD_PLUGINS")).join(format!("{name}.wasm"));
+        let pushed = std::process::Command::new(variable("LLSD_BIN"))
+            .args(["plugin", "push", &reference])
+            .arg(file)
+            .args(["--plain-http", self.registry.host()])
+            .env("DOCKER_CONFIG", self.registry.docker_config())
+            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .output()
+            .unwrap();
+        let talk = String::from_utf8_lossy(&pushed.stderr);
+        assert!(pushed.status.success(), "{talk}");
+        reference
+    }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: run the tests through `cargo xtask test`"))
+}
