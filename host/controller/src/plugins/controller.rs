@@ -3,17 +3,20 @@
 //! The version in use is replaced only by one that went through every step. Whatever fails leaves it
 //! where it is, and the status says which step failed and why.
 
+use std::collections::BTreeSet;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::Store;
-use kube::runtime::watcher;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
 use llsd_api::SchemaPlugin;
 use llsd_api::labels::FIELD_MANAGER;
@@ -75,6 +78,8 @@ pub(crate) async fn serve_schema_plugins(
     if let Some(selector) = &settings.selector {
         watched = watched.labels(selector);
     }
+    let of_deleted = Api::all(settings.client.clone());
+    let deleted = forget_deleted(of_deleted, watched.clone(), plugins.clone());
     let controller = Controller::new(api, watched);
     let context = Arc::new(Context {
         settings,
@@ -88,9 +93,8 @@ pub(crate) async fn serve_schema_plugins(
         .for_each(|outcome| {
             match outcome {
                 Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
-                Err(controller::Error::ObjectNotFound(resource)) => {
-                    plugins.set.retain(&resource.name, &[]);
-                }
+                // Told of by `forget_deleted`.
+                Err(controller::Error::ObjectNotFound(_)) => {}
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "not reconciled");
                 }
@@ -99,7 +103,30 @@ pub(crate) async fn serve_schema_plugins(
         });
     tokio::select! {
         () = serving => {}
+        () = deleted => {}
         () = shutdown => {}
+    }
+}
+
+/// Empties the places of `SchemaPlugin`s that are gone, of which a controller is not told.
+async fn forget_deleted(
+    api: Api<PartialObjectMeta<SchemaPlugin>>,
+    watched: watcher::Config,
+    plugins: Arc<Plugins>,
+) {
+    let mut events = pin!(watcher(api, watched).default_backoff());
+    let mut listed = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(one)) => {
+                listed.insert(one.name_any());
+            }
+            Ok(Event::InitDone) => plugins.set.keep_only(&listed),
+            Ok(Event::Delete(gone)) => plugins.set.retain(&gone.name_any(), &[]),
+            Ok(Event::Apply(_)) => {}
+            Err(error) => tracing::debug!(%error, "the watch of SchemaPlugins starts again"),
+        }
     }
 }
 
@@ -187,10 +214,13 @@ impl Context {
             .await
         {
             Ok(_) => Ok(()),
-            // It was deleted or changed meanwhile: there is nobody to tell, or soon another pass.
-            Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => {
+            // It was deleted meanwhile, perhaps before this pass put something into its place.
+            Err(kube::Error::Api(answer)) if answer.is_not_found() => {
+                self.plugins.set.retain(&name, &[]);
                 Ok(())
             }
+            // It was changed meanwhile: soon there is another pass.
+            Err(kube::Error::Api(answer)) if answer.is_conflict() => Ok(()),
             Err(error) => Err(Error::Status(Box::new(error))),
         }
     }

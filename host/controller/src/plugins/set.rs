@@ -2,7 +2,7 @@
 //!
 //! The set is replaced as a whole. Who holds a set goes on with it; who asks next gets the new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::Stream;
@@ -68,6 +68,16 @@ impl PluginSet {
         let mut loaded = self.lock();
         let before = loaded.len();
         loaded.retain(|place, _| place.resource != resource || keep.contains(place));
+        if loaded.len() != before {
+            self.publish(&loaded);
+        }
+    }
+
+    /// Empties every place of resources that are not among those named.
+    pub(crate) fn keep_only(&self, resources: &BTreeSet<String>) {
+        let mut loaded = self.lock();
+        let before = loaded.len();
+        loaded.retain(|place, _| resources.contains(&place.resource));
         if loaded.len() != before {
             self.publish(&loaded);
         }
