@@ -55,7 +55,7 @@ fn the_objects_of_a_resource_with_storage_secrets_and_several_pods() {
 }
 
 #[test]
-fn a_resource_that_asks_for_nothing_gets_the_template_of_the_first_operator() {
+fn a_resource_that_asks_for_nothing_gets_the_pods_of_the_first_operator_with_more_time_to_start() {
     let checked = checked(json!({
         "apiVersion": "llamastack.io/v1alpha2",
         "kind": "LlamaStackDistribution",

@@ -83,7 +83,7 @@ pub(super) fn confined() -> SecurityContext {
     }
 }
 
-/// Pods with a file of ours are. The others keep the template of the first operator.
+/// Pods with a file of ours are: what is in them is known. The others run as their images want.
 fn is_confined(inputs: &ObjectInputs<'_>) -> bool {
     matches!(inputs.plan, ConfigPlan::Generated(_))
 }
@@ -134,33 +134,21 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
     }
 }
 
-/// A server that loads models takes its time: with a file of ours it has half an hour. The template
-/// of the first operator, which gives it 35 seconds, is kept where its pods may be running.
+/// A server that loads models takes its time: it has half an hour.
 fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
     let networking = &inputs.checked.networking;
-    let probe = Probe {
+    Probe {
         http_get: Some(HTTPGetAction {
             path: Some("/v1/health".to_owned()),
             port: IntOrString::Int(i32::from(networking.port())),
             scheme: networking.tls_secret.is_some().then(|| "HTTPS".to_owned()),
             ..HTTPGetAction::default()
         }),
+        period_seconds: Some(5),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(360),
         success_threshold: Some(1),
         ..Probe::default()
-    };
-    if is_confined(inputs) {
-        return Probe {
-            period_seconds: Some(5),
-            timeout_seconds: Some(5),
-            failure_threshold: Some(360),
-            ..probe
-        };
-    }
-    Probe {
-        initial_delay_seconds: Some(15),
-        timeout_seconds: Some(30),
-        failure_threshold: Some(3),
-        ..probe
     }
 }
 
