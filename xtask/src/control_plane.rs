@@ -65,6 +65,14 @@ pub fn with_control_planes(cache: &Path, command: &Command) -> anyhow::Result<Co
     Ok(run)
 }
 
+/// Runs a playground with these samples until Ctrl-C.
+pub fn playground(cache: &Path, samples: &[&str]) -> anyhow::Result<()> {
+    let mut playground = testbed(cache, ["playground", "--llsd"])?;
+    playground.arg(shell::target().join("debug/llsd"));
+    playground.args(samples);
+    run(&mut playground)
+}
+
 /// The program, built with the features that the whole workspace has, so that nothing is built twice.
 fn testbed<'a>(
     cache: &Path,

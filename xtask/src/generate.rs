@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::shell;
+use crate::{chart, shell};
 
 /// Rewrites every generated file, or fails when one differs from what would be written.
 pub fn run(check: bool) -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ pub fn run(check: bool) -> anyhow::Result<()> {
 }
 
 /// Path in the checkout and content of each.
-fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let output = Command::new(shell::target().join("debug/llsd"))
         .args(["crd", "--repository"])
         .output()?;
@@ -48,6 +48,7 @@ fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
-    Ok(files.into_iter().collect())
+    let mut files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
+    files.extend(chart::copies(&files)?);
+    Ok(files)
 }

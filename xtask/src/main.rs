@@ -2,14 +2,19 @@
 
 mod bench;
 mod boundaries;
+mod chart;
 mod control_plane;
 mod demo;
 mod generate;
 mod guests;
 mod oracle;
+mod package;
 mod shell;
 mod test;
 mod tools;
+mod up;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -25,6 +30,8 @@ struct Arguments {
 enum Task {
     /// Show the main job: a sample resource becomes a server configuration, offline
     Demo,
+    /// Try it: a control plane, a registry, the operator and sample resources, until Ctrl-C
+    Up,
     /// Run every test; fetches and builds what it needs into a cache outside the checkout
     Test,
     /// Measure generation in the sandbox beside native code, and how soon a plugin is ready
@@ -36,6 +43,12 @@ enum Task {
         /// What to do with it
         #[arg(value_enum)]
         action: Action,
+    },
+    /// Make the release archive: binary, manifests, chart, plugins, checksums and bill of materials
+    Package {
+        /// Pack this binary instead of building one for release
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
     },
     /// Install the real server packages, and prove the validator on them
     Oracle,
@@ -60,6 +73,7 @@ enum Action {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Demo => demo::run(),
+        Task::Up => up::run(),
         Task::Test => test::run(),
         Task::Bench => bench::run(),
         Task::Plugins => guests::build_all().map(|_| ()),
@@ -71,6 +85,7 @@ fn main() -> anyhow::Result<()> {
                 Action::Env => control_plane::env(&cache),
             }
         }
+        Task::Package { binary } => package::run(binary.as_deref()),
         Task::Oracle => oracle::selftest(&oracle::ensure_oracle(&shell::cache()?)?),
         Task::Generate { check } => generate::run(check),
     }

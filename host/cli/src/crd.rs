@@ -4,7 +4,7 @@ use llsd_adapter_sdk::documents::json_schemas;
 use llsd_api::{Manifest, crd_manifests, policy_manifests};
 use serde_json::{Map, Value};
 
-use crate::{Verdict, talk};
+use crate::{Verdict, reference, talk};
 
 /// What to print.
 #[derive(clap::Args)]
@@ -46,5 +46,6 @@ fn repository() -> anyhow::Result<Map<String, Value>> {
         let name = format!("wit/v1.0.0/schemas/{}.json", shape.replace('/', "."));
         files.insert(name, (serde_json::to_string_pretty(&schema)? + "\n").into());
     }
+    files.insert("docs/reference.md".to_owned(), reference::page()?.into());
     Ok(files)
 }

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod check;
+mod completions;
 mod convert;
 mod crd;
 mod diff;
@@ -13,13 +14,16 @@ mod generation;
 mod image;
 mod operator;
 mod plugin;
+mod reference;
 mod registry;
 mod render;
 mod talk;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Runs LlamaStack servers on Kubernetes from a short resource, in the dialect of each release.
 #[derive(Parser)]
@@ -47,6 +51,10 @@ enum Command {
     Crd(crd::Arguments),
     /// Watch a cluster's resources and serve them
     Operator(operator::Arguments),
+    /// Print the completions for a shell
+    Completions(completions::CompletionsArguments),
+    /// Print or write the manual pages
+    Man(completions::ManArguments),
 }
 
 /// How a command ended, when it could run.
@@ -61,7 +69,7 @@ fn main() -> ExitCode {
     if let Some(code) = llsd_plugin::child_main() {
         return code;
     }
-    let outcome = match Arguments::parse().command {
+    let outcome = match arguments().command {
         Command::Render(arguments) => render::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Plugin(command) => plugin::run(&command),
@@ -69,6 +77,10 @@ fn main() -> ExitCode {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
+        Command::Completions(arguments) => {
+            completions::completions(&arguments, Arguments::command())
+        }
+        Command::Man(arguments) => completions::man(&arguments, Arguments::command()),
     };
     match outcome {
         Ok(Verdict::Done) => ExitCode::SUCCESS,
@@ -78,4 +90,16 @@ fn main() -> ExitCode {
             ExitCode::from(if registry::is_refusal(&error) { 1 } else { 2 })
         }
     }
+}
+
+/// What was asked for. kubectl finds the program as its plugin under another name, and help then
+/// speaks of it as it was called.
+fn arguments() -> Arguments {
+    let name = std::env::args_os().next().unwrap_or_default();
+    let mut command = Arguments::command();
+    if Path::new(&name).file_stem() == Some(OsStr::new("kubectl-llsd")) {
+        command = command.bin_name("kubectl llsd");
+    }
+    let matches = command.clone().get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }

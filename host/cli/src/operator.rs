@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     dev: bool,
     /// Serve this namespace only
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "LLSD_NAMESPACE")]
     namespace: Option<String>,
     /// Keep what belongs to the operator itself in this namespace; the kubeconfig's by default
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]

@@ -33,7 +33,8 @@ pub struct Finished {
 }
 
 impl Invocation {
-    pub(crate) fn new(program: &Path) -> Self {
+    /// A program with no arguments yet; it dies with the test.
+    pub fn new(program: &Path) -> Self {
         let mut command = Command::new(program);
         command
             .stdout(Stdio::piped())

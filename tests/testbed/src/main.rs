@@ -2,6 +2,8 @@
 //!
 //! `cargo xtask control-plane` is the way people reach it.
 
+mod playground;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -36,6 +38,14 @@ enum Task {
         release: Vec<Choice>,
         #[arg(last = true, required = true)]
         command: Vec<String>,
+    },
+    /// Start a control plane, a registry and an operator, apply resources, and stay until Ctrl-C
+    Playground {
+        /// The binary `llsd`
+        #[arg(long)]
+        llsd: PathBuf,
+        /// Files of resources to apply
+        resources: Vec<PathBuf>,
     },
 }
 
@@ -96,6 +106,9 @@ async fn main() -> Result<ExitCode> {
         Task::Down => down(),
         Task::Env => env().await,
         Task::Run { release, command } => run(&release, &command).await,
+        Task::Playground { llsd, resources } => playground::run(&llsd, &resources)
+            .await
+            .map(|()| ExitCode::SUCCESS),
     }
 }
 

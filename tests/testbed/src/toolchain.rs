@@ -36,11 +36,12 @@ pub enum Tool {
     Kwok,
     Registry,
     Crane,
+    Helm,
 }
 
 impl Tool {
     /// Every tool, in the order in which building shares most work.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::KubeApiserver(Release::Newest),
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -50,6 +51,7 @@ impl Tool {
         Self::Kwok,
         Self::Crane,
         Self::Registry,
+        Self::Helm,
     ];
 
     /// What `control-plane up` needs for one release.
@@ -82,6 +84,7 @@ impl Tool {
             Self::Kwok => "kwok",
             Self::Registry => "registry",
             Self::Crane => "crane",
+            Self::Helm => "helm",
         }
     }
 
@@ -91,6 +94,7 @@ impl Tool {
             Self::KubeApiserver(Release::Oldest) => "kubernetes-1.33",
             Self::Kwok => "kwok",
             Self::Registry | Self::Crane => "registry",
+            Self::Helm => "helm",
             _ => "kubernetes",
         }
     }
@@ -105,6 +109,7 @@ impl Tool {
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::Registry => "llsd.io/testbed/registry",
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
+            Self::Helm => "helm.sh/helm/v4/cmd/helm",
         }
     }
 
@@ -115,6 +120,7 @@ impl Tool {
             Self::Kwok => "sigs.k8s.io/kwok",
             Self::Registry => "github.com/distribution/distribution/v3",
             Self::Crane => "github.com/google/go-containerregistry",
+            Self::Helm => "helm.sh/helm/v4",
             _ => "k8s.io/kubernetes",
         }
     }
@@ -123,7 +129,7 @@ impl Tool {
     fn usual_build(self) -> &'static str {
         match self {
             Self::KubeApiserver(_) => "about 5 minutes",
-            Self::KubeControllerManager | Self::Kwok => "about 1 minute",
+            Self::KubeControllerManager | Self::Kwok | Self::Helm => "about 1 minute",
             _ => "less than 1 minute",
         }
     }

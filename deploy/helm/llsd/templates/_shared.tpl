@@ -1,0 +1,20 @@
+{{- define "llsd.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Manifests that need nothing but the name of the namespace: copies of those of deploy/kustomize. */ -}}
+{{- define "llsd.copied" -}}
+{{- $root := index . 0 }}
+{{- range $path, $_ := $root.Files.Glob (printf "files/%s/*.yaml" (index . 1)) }}
+---
+{{ $root.Files.Get $path | replace "llsd-system" $root.Release.Namespace }}
+{{- end }}
+{{- end -}}
+
+{{- define "llsd.injectCA" -}}
+cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/llsd-webhook
+{{- end -}}

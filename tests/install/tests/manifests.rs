@@ -1,0 +1,225 @@
+//! The manifests: both ways of rendering them give the same, and Kubernetes takes them.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use llsd_install::{Objects, chart, chart_in, kustomization};
+use llsd_testbed::Testbed;
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "llsd-system";
+
+/// Helm makes the namespace itself when asked to, and a chart that held it could not be installed
+/// into one that exists.
+fn without_namespace(mut objects: Objects) -> Objects {
+    objects.remove(&format!("Namespace /{NAMESPACE}")).unwrap();
+    objects
+}
+
+fn assert_equal(manifests: &Objects, chart: &Objects) {
+    let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(manifests), names(chart));
+    for (name, object) in manifests {
+        assert_eq!(object, &chart[name], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_chart_without_values_is_the_default_installation() {
+    let manifests = without_namespace(kustomization("default").await.unwrap());
+    assert_equal(&manifests, &chart(&[]).await.unwrap());
+}
+
+#[tokio::test]
+async fn each_overlay_is_a_value_of_the_chart() {
+    let overrides = std::fs::read_to_string(
+        llsd_install::checkout().join("deploy/kustomize/overlays/air-gap/settings.yaml"),
+    )
+    .unwrap();
+    let settings = &llsd_install::parse(&overrides).unwrap()
+        [&format!("ConfigMap {NAMESPACE}/llama-stack-operator-config")]["data"];
+    let image_overrides = settings["image-overrides"].as_str().unwrap();
+    let air_gap = format!("settings.image-overrides={image_overrides}");
+    for (overlay, values) in [
+        ("cert-manager", &["certManager.enabled=true"][..]),
+        ("openshift", &["openshift.enabled=true"]),
+        ("namespaced", &["watchNamespace=llama-stack"]),
+        ("monitoring", &["monitoring.enabled=true"]),
+        (
+            "air-gap",
+            &[
+                "image.repository=registry.internal/llsd-project/llsd",
+                &air_gap,
+            ],
+        ),
+    ] {
+        let manifests = kustomization(&format!("overlays/{overlay}")).await.unwrap();
+        assert_equal(&without_namespace(manifests), &chart(values).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn every_object_is_accepted_by_both_releases_without_a_warning() {
+    for testbed in [
+        Testbed::shared().await.unwrap(),
+        Testbed::shared_oldest().await.unwrap(),
+    ] {
+        for overlay in [
+            "default",
+            "overlays/openshift",
+            "overlays/namespaced",
+            "overlays/air-gap",
+        ] {
+            dry_run(testbed, kustomization(overlay).await.unwrap()).await;
+        }
+    }
+}
+
+/// Sends everything to the API server, which judges it and keeps nothing.
+async fn dry_run(testbed: &Testbed, mut objects: Objects) {
+    // A namespace of the test's own stands for ours and for the one that is served: an object is
+    // judged in a namespace that exists, with the labels that ours has.
+    let namespace = testbed.namespace("install").await.unwrap();
+    let labels =
+        objects.remove(&format!("Namespace /{NAMESPACE}")).unwrap()["metadata"]["labels"].clone();
+    let kubectl = || testbed.kubectl("admin").unwrap();
+    let patch = json!({"metadata": {"labels": labels}}).to_string();
+    let labelled = kubectl().args(["patch", "namespace", namespace.name(), "--patch", &patch]);
+    labelled.run().await.unwrap().success().unwrap();
+
+    let items: Vec<Value> = objects
+        .into_values()
+        .map(|mut object| {
+            if object["metadata"].get("namespace").is_some() {
+                object["metadata"]["namespace"] = namespace.name().into();
+            }
+            object
+        })
+        .collect();
+    let count = items.len();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let applied = kubectl()
+        .args([
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "--force-conflicts",
+            "--filename=-",
+        ])
+        .input(list.to_string())
+        .run()
+        .await
+        .unwrap();
+    assert!(!applied.stderr.contains("Warning"), "{}", applied.stderr);
+    let accepted = applied.success().unwrap();
+    assert_eq!(accepted.lines().count(), count, "{accepted}");
+}
+
+#[tokio::test]
+async fn a_namespace_named_in_one_place_reaches_everything_of_the_namespaced_installation() {
+    let copy = tempfile::tempdir().unwrap();
+    let source = llsd_install::checkout().join("deploy/kustomize");
+    let copied = std::process::Command::new("cp")
+        .arg("-R")
+        .arg(&source)
+        .arg(copy.path())
+        .status();
+    assert!(copied.unwrap().success());
+    let overlay = copy.path().join("kustomize/overlays/namespaced");
+    let file = overlay.join("rolebinding.yaml");
+    let binding = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(
+        &file,
+        binding.replace("namespace: llama-stack", "namespace: ml"),
+    )
+    .unwrap();
+
+    let objects = kustomization(overlay.to_str().unwrap()).await.unwrap();
+    assert!(objects.contains_key("RoleBinding ml/llsd-operator-resources"));
+    assert!(!objects.contains_key("ClusterRoleBinding /llsd-operator-resources"));
+    let chart = chart(&["watchNamespace=ml"]).await.unwrap();
+    assert_equal(&without_namespace(objects), &chart);
+}
+
+#[tokio::test]
+async fn the_chart_follows_its_release_into_any_namespace() {
+    let text = |objects: &Objects| serde_json::to_string(objects).unwrap();
+    let here = text(&chart(&[]).await.unwrap());
+    let there = chart_in(
+        "elsewhere",
+        &["certManager.enabled=true", "monitoring.enabled=true"],
+    );
+    let there = text(&there.await.unwrap());
+    assert!(here.contains(NAMESPACE));
+    assert!(!there.contains(NAMESPACE), "{there}");
+}
+
+#[tokio::test]
+async fn an_image_by_digest_and_further_settings_reach_the_pod() {
+    let objects = chart(&[
+        "image.digest=sha256:abc",
+        "extraArgs={--workers,8}",
+        "nodeSelector.disk=ssd",
+        "imagePullSecrets[0].name=mirror",
+    ])
+    .await
+    .unwrap();
+    let pod = &objects["Deployment llsd-system/llsd-operator"]["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "ghcr.io/llsd-project/llsd@sha256:abc");
+    let arguments = container["args"].as_array().unwrap();
+    assert_eq!(arguments.first(), Some(&json!("operator")));
+    assert_eq!(arguments[arguments.len() - 2..], ["--workers", "8"]);
+    assert_eq!(pod["nodeSelector"]["disk"], "ssd");
+    let account = &objects["ServiceAccount llsd-system/llsd-operator"];
+    assert_eq!(account["imagePullSecrets"][0]["name"], "mirror");
+}
+
+#[tokio::test]
+async fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
+    let error = chart(&["watchNamespaces=ml"]).await.unwrap_err();
+    assert!(
+        format!("{error:#}").contains("watchNamespaces"),
+        "{error:#}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_trusted_by_default() {
+    let objects = kustomization("default").await.unwrap();
+    let kinds: Vec<&str> = objects
+        .values()
+        .filter_map(|object| object["kind"].as_str())
+        .collect();
+    assert!(kinds.contains(&"CustomResourceDefinition"));
+    assert!(!kinds.contains(&"SchemaPlugin"));
+    for object in objects
+        .values()
+        .filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role")
+    {
+        let rules = object["rules"].as_array().unwrap();
+        assert!(
+            rules.iter().all(|rule| !rule.to_string().contains("\"*\"")),
+            "{object}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn alerts_and_dashboard_ask_for_metrics_that_the_operations_guide_lists() {
+    let objects = kustomization("overlays/monitoring").await.unwrap();
+    let rules = objects["PrometheusRule llsd-system/llsd-operator"].to_string();
+    let dashboard = &objects["ConfigMap llsd-system/llsd-dashboard"]["data"]["llsd-operator.json"];
+    let dashboard: Value = serde_json::from_str(dashboard.as_str().unwrap()).unwrap();
+    let guide = llsd_install::checkout().join("docs/operations.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let mut asked = 0;
+    for text in [rules, dashboard["panels"].to_string()] {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        for metric in words.filter(|word| word.starts_with("llsd_")) {
+            let metric = metric.trim_end_matches("_bucket");
+            assert!(guide.contains(&format!("`{metric}`")), "{metric}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 8);
+}
