@@ -4,6 +4,7 @@ mod bench;
 mod boundaries;
 mod chart;
 mod control_plane;
+mod coverage;
 mod demo;
 mod generate;
 mod guests;
@@ -36,6 +37,8 @@ enum Task {
     Test,
     /// Measure generation in the sandbox beside native code, and how soon a plugin is ready
     Bench,
+    /// Print which lines of the API and of the pure core their tests reach; fail when too few
+    Coverage,
     /// Build every adapter to target/plugins/<name>.wasm
     Plugins,
     /// Start, stop or describe a control plane of the newest Kubernetes release
@@ -76,6 +79,7 @@ fn main() -> anyhow::Result<()> {
         Task::Up => up::run(),
         Task::Test => test::run(),
         Task::Bench => bench::run(),
+        Task::Coverage => coverage::run(),
         Task::Plugins => guests::build_all().map(|_| ()),
         Task::ControlPlane { action } => {
             let cache = shell::cache()?;

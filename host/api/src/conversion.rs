@@ -28,6 +28,7 @@ use serde_json::{Map, Value};
 
 pub use carried::{CARRIED_V1ALPHA1, CARRIED_V1ALPHA2, CONFLICTS};
 pub use lift_env::{Lifted, lift_env};
+pub use moves::v1alpha1_path;
 
 use crate::document::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, KIND};
 

@@ -13,41 +13,17 @@ use serde_json::{Map, Value, json};
 
 use crate::rules::{Expression, Rule, rules};
 use crate::schema_plugin::SchemaPlugin;
+use crate::webhook::{CONVERSION_PATH, Webhook};
 use crate::{v1alpha1, v1alpha2};
 
-/// Where the API server finds the conversion webhook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConversionWebhook {
-    /// A Service of the cluster, or an address outside it.
-    pub endpoint: WebhookEndpoint,
-    /// Certificate of the authority that signed the webhook's, in PEM. Absent: filled in later.
-    pub ca_bundle: Option<String>,
-}
-
-/// Who answers for a webhook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WebhookEndpoint {
-    /// A Service of the cluster.
-    Service {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
-    /// A server outside the cluster: `https://127.0.0.1:9443/convert`.
-    Url(String),
-}
-
-/// The path of the conversion webhook.
-pub const CONVERSION_PATH: &str = "/convert";
+/// Name of the definition of `LlamaStackDistribution`.
+pub const DISTRIBUTION_CRD_NAME: &str = "llamastackdistributions.llamastack.io";
 
 /// The definition of `LlamaStackDistribution`: v1alpha1 served, v1alpha2 served and stored.
 ///
 /// Without a webhook the two versions would show different things of one resource, so leave it out
 /// only where it is added afterwards.
-pub fn distribution_crd(conversion: Option<&ConversionWebhook>) -> CustomResourceDefinition {
+pub fn distribution_crd(conversion: Option<&Webhook>) -> CustomResourceDefinition {
     typed(distribution(conversion))
 }
 
@@ -66,7 +42,7 @@ pub struct Manifest {
 }
 
 /// Both definitions as YAML, as `kubectl apply` takes them.
-pub fn crd_manifests(conversion: Option<&ConversionWebhook>) -> Vec<Manifest> {
+pub fn crd_manifests(conversion: Option<&Webhook>) -> Vec<Manifest> {
     vec![
         Manifest {
             file: "llamastack.io_llamastackdistributions.yaml",
@@ -100,7 +76,7 @@ fn typed(crd: Value) -> CustomResourceDefinition {
     serde_json::from_value(crd).expect("it was made from one")
 }
 
-fn distribution(conversion: Option<&ConversionWebhook>) -> Value {
+fn distribution(conversion: Option<&Webhook>) -> Value {
     let versions = vec![v1alpha2::Distribution::crd(), v1alpha1::Distribution::crd()];
     let crd = merge_crds(versions, "v1alpha2").expect("both versions are of one kind");
     let mut crd = serde_json::to_value(crd).expect("definitions are JSON");
@@ -147,20 +123,8 @@ fn schema_plugin() -> Value {
     crd
 }
 
-fn conversion_stanza(webhook: &ConversionWebhook) -> Value {
-    let mut client = match &webhook.endpoint {
-        WebhookEndpoint::Service {
-            namespace,
-            name,
-            port,
-        } => {
-            json!({ "service": { "namespace": namespace, "name": name, "port": port, "path": CONVERSION_PATH } })
-        }
-        WebhookEndpoint::Url(url) => json!({ "url": url }),
-    };
-    if let Some(pem) = &webhook.ca_bundle {
-        client["caBundle"] = json!(k8s_openapi::ByteString(pem.clone().into_bytes()));
-    }
+fn conversion_stanza(webhook: &Webhook) -> Value {
+    let client = webhook.client_config(CONVERSION_PATH);
     json!({ "strategy": "Webhook", "webhook": { "conversionReviewVersions": ["v1"], "clientConfig": client } })
 }
 

@@ -38,17 +38,20 @@ pub mod schema_plugin;
 mod structure;
 pub mod v1alpha1;
 pub mod v1alpha2;
+mod webhook;
 
 pub use admission_policy::{
     POLICY_NAME, admission_policy, admission_policy_binding, policy_manifests,
 };
 pub use checked::{Checked, Verdict, check, review};
 pub use crd::{
-    CONVERSION_PATH, ConversionWebhook, Manifest, WebhookEndpoint, crd_manifests, distribution_crd,
-    schema_plugin_crd,
+    DISTRIBUTION_CRD_NAME, Manifest, crd_manifests, distribution_crd, schema_plugin_crd,
 };
 pub use document::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, GROUP, KIND};
 pub use field_path::FieldPath;
 pub use rejection::{Notice, Rejection, Rejections, choices, nearest};
 pub use schema_plugin::SchemaPlugin;
 pub use v1alpha2::{Distribution, DistributionSpec, DistributionStatus};
+pub use webhook::{
+    CONVERSION_PATH, VALIDATION_PATH, WEBHOOK_NAME, Webhook, WebhookEndpoint, validating_webhook,
+};

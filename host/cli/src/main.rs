@@ -12,12 +12,14 @@ mod diff;
 mod files;
 mod generation;
 mod image;
+mod migrate;
 mod operator;
 mod plugin;
 mod reference;
 mod registry;
 mod render;
 mod talk;
+mod webhooks;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -47,6 +49,8 @@ enum Command {
     Image(image::Command),
     /// Write a resource in another version of the API
     Convert(convert::Arguments),
+    /// Have the cluster store every resource in the newest version of the API
+    Migrate,
     /// Print the custom resource definitions
     Crd(crd::Arguments),
     /// Watch a cluster's resources and serve them
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Plugin(command) => plugin::run(&command),
         Command::Image(command) => image::run(&command),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Migrate => migrate::run(),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
         Command::Completions(arguments) => {

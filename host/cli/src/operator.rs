@@ -5,18 +5,22 @@ use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
 use kube::Config;
-use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions};
+use llsd_controller::{
+    Endpoints, Metrics, Scope, Settings, install_admission, install_definitions,
+};
 use llsd_registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::registry::RegistryOptions;
-use crate::{Verdict, adapters};
+use crate::{Verdict, adapters, webhooks};
 
 /// How to run.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run from a laptop: install the definitions into the cluster of the current kubeconfig first
+    /// Run from a laptop: first install definitions, admission policy and webhooks into the cluster
+    /// of the current kubeconfig, which must be on this machine for the webhooks to be reached
     #[arg(long)]
     dev: bool,
     /// Serve this namespace only
@@ -44,6 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SELECTOR")]
     plugin_selector: Option<String>,
     #[command(flatten)]
+    webhooks: webhooks::WebhookOptions,
+    #[command(flatten)]
     adapters: adapters::PluginOptions,
     #[command(flatten)]
     registries: RegistryOptions,
@@ -66,27 +72,34 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             .clone()
             .client(config)
             .context("the cluster's address or credentials cannot be used")?;
-        if arguments.dev {
-            install_definitions(&client).await?;
-        }
-        let scope = arguments
-            .namespace
-            .clone()
-            .map_or(Scope::Cluster, Scope::Namespace);
-        let (mut terminate, mut interrupt) = (
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-        );
-        let shutdown = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
         let home = arguments
             .operator_namespace
             .clone()
             .unwrap_or_else(|| client.default_namespace().to_owned());
+        let (stop, stopped) = watch::channel(false);
+        let webhooks =
+            webhooks::start(&arguments.webhooks, arguments.dev, &client, &home, &plugins).await?;
+        let webhook = webhooks.as_ref().map(|server| server.webhook().clone());
+        let webhooks = webhooks.map(|server| {
+            let (stop, stopped) = (stop.clone(), until(stopped.clone()));
+            tokio::spawn(async move {
+                let outcome = server.run(stopped).await;
+                // An operator without its webhooks starts again rather than going on by half.
+                stop.send_replace(true);
+                outcome
+            })
+        });
+        if arguments.dev {
+            install_definitions(&client, webhook.as_ref()).await?;
+            if let Some(webhook) = &webhook {
+                install_admission(&client, webhook).await?;
+            }
+        }
+        tokio::spawn(stop_on_signals(stop)?);
+        let scope = arguments
+            .namespace
+            .clone()
+            .map_or(Scope::Cluster, Scope::Namespace);
         tracing::info!(plugins = plugins.len(), ?scope, "watching");
         let settings = Settings {
             client,
@@ -105,8 +118,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             },
             metrics,
         };
-        llsd_controller::run(settings, shutdown).await?;
+        llsd_controller::run(settings, until(stopped)).await?;
+        if let Some(webhooks) = webhooks {
+            webhooks.await??;
+        }
         Ok(Verdict::Done)
+    })
+}
+
+/// Done when the operator is to stop.
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // The sender is gone only when everything is over.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+fn stop_on_signals(stop: watch::Sender<bool>) -> anyhow::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.send_replace(true);
     })
 }
 

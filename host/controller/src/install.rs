@@ -1,16 +1,24 @@
-//! The definitions, for an operator that runs from a laptop.
-//!
-//! There is no conversion webhook yet, and without one the two versions of the API would show
-//! different things of one resource: so only v1alpha2 is served.
+//! Everything that the API server has to be told, for an operator that runs from a laptop: the
+//! definitions, the admission policy and where the webhooks are.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use llsd_api::labels::FIELD_MANAGER;
-use llsd_api::{distribution_crd, schema_plugin_crd};
+use llsd_api::{
+    Webhook, admission_policy, admission_policy_binding, distribution_crd, schema_plugin_crd,
+    validating_webhook,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// A definition that is accepted is served within moments.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -18,10 +26,10 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 /// Why the definitions are not there.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The API server refused one.
-    #[error("the API server did not take the definition {name:?}")]
+    /// The API server refused an object.
+    #[error("the API server did not take {name:?}")]
     Refused {
-        /// The definition.
+        /// The object.
         name: String,
         /// What it said.
         #[source]
@@ -35,22 +43,26 @@ pub enum InstallError {
 }
 
 /// Applies the definitions of both kinds and waits until they are served.
-pub async fn install_definitions(client: &Client) -> Result<(), InstallError> {
-    let mut distribution = distribution_crd(None);
-    for version in &mut distribution.spec.versions {
-        version.served = version.storage;
+///
+/// Without a conversion webhook the two versions of the API would show different things of one
+/// resource, so without `webhook` only v1alpha2 is served.
+pub async fn install_definitions(
+    client: &Client,
+    webhook: Option<&Webhook>,
+) -> Result<(), InstallError> {
+    let mut distribution = distribution_crd(webhook);
+    if webhook.is_none() {
+        for version in &mut distribution.spec.versions {
+            version.served = version.storage;
+        }
     }
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     for definition in [distribution, schema_plugin_crd()] {
         let name = definition.name_any();
-        let refused = |error| InstallError::Refused {
-            name: name.clone(),
-            error: Box::new(error),
-        };
         api.patch(&name, &parameters, &Patch::Apply(&definition))
             .await
-            .map_err(refused)?;
+            .map_err(refused(&name))?;
         let established = await_condition(api.clone(), &name, conditions::is_crd_established());
         let is_served = matches!(
             tokio::time::timeout(ESTABLISHED_WITHIN, established).await,
@@ -61,4 +73,35 @@ pub async fn install_definitions(client: &Client) -> Result<(), InstallError> {
         }
     }
     Ok(())
+}
+
+/// Applies the admission policy and the configuration of the validating webhook.
+pub async fn install_admission(client: &Client, webhook: &Webhook) -> Result<(), InstallError> {
+    apply::<ValidatingAdmissionPolicy>(client, &admission_policy()).await?;
+    apply::<ValidatingAdmissionPolicyBinding>(client, &admission_policy_binding()).await?;
+    apply::<ValidatingWebhookConfiguration>(client, &validating_webhook(webhook)).await
+}
+
+async fn apply<K>(client: &Client, object: &Value) -> Result<(), InstallError>
+where
+    K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    Api::<K>::all(client.clone())
+        .patch(
+            name,
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(object),
+        )
+        .await
+        .map_err(refused(&format!("{} {name}", K::kind(&()))))?;
+    Ok(())
+}
+
+fn refused(name: &str) -> impl FnOnce(kube::Error) -> InstallError {
+    let name = name.to_owned();
+    move |error| InstallError::Refused {
+        name,
+        error: Box::new(error),
+    }
 }

@@ -17,6 +17,7 @@ mod images;
 mod install;
 mod lead;
 mod metrics;
+mod migrate;
 mod operator;
 mod patience;
 mod plugins;
@@ -26,7 +27,8 @@ mod report;
 mod serve;
 mod view;
 
-pub use install::{InstallError, install_definitions};
+pub use install::{InstallError, install_admission, install_definitions};
 pub use metrics::Metrics;
+pub use migrate::{Migration, MigrationError, migrate_storage};
 pub use operator::{Endpoints, Error, Scope, Settings, run};
 pub use plugins::load_pulled;

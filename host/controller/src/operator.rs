@@ -23,6 +23,7 @@ use crate::health::Health;
 use crate::images::Images;
 use crate::lead::Candidacy;
 use crate::metrics::Metrics;
+use crate::migrate::{Migration, migrate_storage};
 use crate::patience::Patience;
 use crate::plugins::{PluginSettings, Plugins, serve_schema_plugins};
 use crate::reconcile::{error_policy, reconcile};
@@ -182,6 +183,9 @@ pub async fn run(
             None => shutdown.await,
         }
     };
+    // Who serves one namespace may not write in the others.
+    let _migration =
+        (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client.clone())]));
     let end = end.boxed().shared();
     let of_plugins = PluginSettings {
         client,
@@ -200,6 +204,21 @@ pub async fn run(
         None => {}
     }
     Ok(())
+}
+
+/// Resources that the first operator left are stored anew, once; nothing waits for it.
+async fn migrate(client: Client) {
+    match migrate_storage(&client).await {
+        Ok(Migration::NothingToDo) => {}
+        Ok(Migration::Done(resources)) => tracing::info!(resources, "stored as v1alpha2"),
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error,
+                "not everything is stored as v1alpha2; llsd migrate tries again"
+            );
+        }
+    }
 }
 
 /// Passes over resources until `end` is done.

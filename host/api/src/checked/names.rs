@@ -49,14 +49,23 @@ pub(crate) fn data_key(key: &str) -> Option<&'static str> {
 
 /// An id of a provider.
 pub(crate) fn provider_id(id: &str) -> Option<&'static str> {
+    word(id, "is no provider id")
+}
+
+/// A value of a label, which is also what a network policy can compare a namespace's name with.
+pub(crate) fn label_value(value: &str) -> Option<&'static str> {
+    word(value, "is no value of a label")
+}
+
+fn word(text: &str, otherwise: &'static str) -> Option<&'static str> {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let edge = |c: char| c.is_ascii_alphanumeric();
-    if id.is_empty() {
+    if text.is_empty() {
         Some("is empty")
-    } else if id.len() > 63 {
+    } else if text.len() > 63 {
         Some("is longer than 63 characters")
-    } else if !id.chars().all(inner) || !id.starts_with(edge) || !id.ends_with(edge) {
-        Some("is no provider id")
+    } else if !text.chars().all(inner) || !text.starts_with(edge) || !text.ends_with(edge) {
+        Some(otherwise)
     } else {
         None
     }

@@ -119,13 +119,12 @@ impl CheckedNetworking {
             .filter(|(_, name)| *name != "*")
         {
             let fix = "give the name of a namespace, or \"*\" for all";
-            object::typed_text(
-                name,
-                &path.field("namespaces").index(position),
-                names::label(name),
-                fix,
-                findings,
-            );
+            let place = path.field("namespaces").index(position);
+            object::typed_text(name, &place, names::label_value(name), fix, findings);
+            // Policies with such names were always taken; they let nobody in.
+            if names::label_value(name).is_none() && names::label(name).is_some() {
+                findings.note(&place, format!("no namespace can be called {name:?}"), fix);
+            }
         }
         for (position, key) in labels.iter().flatten().enumerate() {
             let fix = match key.split_once('=') {

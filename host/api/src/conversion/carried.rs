@@ -27,7 +27,8 @@ pub(super) fn exchange(
     let mut target = (direction.translate)(&source);
     let mut conflicts = Map::new();
     let translated = target.clone();
-    for (place, entry) in brought.iter().flatten() {
+    // Fields before the group around them, which may only have come to hold them.
+    for (place, entry) in brought.iter().flatten().rev() {
         if !stands_beside(&translated, place, entry) || !restore(&mut target, place, entry) {
             conflicts.insert(place.clone(), entry.get("is").cloned().unwrap_or_default());
         }
@@ -136,8 +137,10 @@ fn restore(target: &mut Map<String, Value>, pointer: &str, entry: &Value) -> boo
             }
         };
     }
-    // Already so, or the group that was empty now has fields.
-    now == is || (is.is_some_and(|is| is == &json!({})) && now.is_some_and(Value::is_object))
+    // Already so, or the group that was empty or absent now has fields.
+    let is_bare = |value: Option<&Value>| value.is_some_and(|value| value == &json!({}));
+    let had_no_fields = is_bare(is) || (is.is_none() && is_bare(was));
+    now == is || (had_no_fields && now.is_some_and(Value::is_object))
 }
 
 /// Records where `want` differs from `have`. Groups of fields are compared field by field, so that
@@ -168,6 +171,12 @@ fn differences(
                     found,
                 );
             }
+        }
+        (Some(Value::Object(fields)), None) if is_group(place) && !fields.is_empty() => {
+            for (key, value) in fields {
+                differences(Some(value), None, &below(place, key), is_group, found);
+            }
+            found.insert(place.to_owned(), json!({ "was": {} }));
         }
         _ => {
             let mut entry = Map::new();

@@ -238,6 +238,24 @@ fn is_group(place: &str, side: fn(&Entry) -> &'static str) -> bool {
         || below(EXPOSE_V1ALPHA2)
 }
 
+/// Where a field of v1alpha2 stands in v1alpha1: `spec.networking.port` in
+/// `spec.server.containerSpec.port`. What v1alpha1 cannot say has no place there.
+pub fn v1alpha1_path(path: &str) -> Option<String> {
+    let dotted = |pointer: &str| pointer[1..].replace('/', ".");
+    let fields = FIELDS.iter().map(|(old, new, _)| (*old, *new));
+    let all = fields
+        .chain(PRESENCES.iter().copied())
+        .chain([(EXPOSE_V1ALPHA1, EXPOSE_V1ALPHA2)]);
+    let places = all.filter_map(|(old, new)| {
+        let new = dotted(new);
+        let rest = path.strip_prefix(&new)?;
+        let is_below = rest.is_empty() || rest.starts_with(['.', '[']);
+        is_below.then(|| (new.len(), dotted(old) + rest))
+    });
+    // The most precise place: a field rather than the object around it.
+    places.max().map(|(_, place)| place)
+}
+
 fn up(source: &Map<String, Value>) -> Map<String, Value> {
     let mut target = Map::new();
     copy_rest(source, &mut target);
@@ -307,6 +325,7 @@ fn down(source: &Map<String, Value>) -> Map<String, Value> {
     if let Some(exposed) = exposed {
         put(&mut target, EXPOSE_V1ALPHA1, Value::Bool(exposed));
     }
+    fill_in(&mut target);
     match source.get("status") {
         Some(Value::Object(status)) => {
             let known = STATUS
@@ -320,6 +339,21 @@ fn down(source: &Map<String, Value>) -> Map<String, Value> {
         None => {}
     }
     target
+}
+
+/// What the API server would fill in for v1alpha1. Done here, it is known to be nobody's word, and is
+/// not taken for one when the resource is written back.
+fn fill_in(target: &mut Map<String, Value>) {
+    let is_there = |place: Option<&Value>| place.is_some_and(Value::is_object);
+    let defaults = [
+        ("/spec", "/spec/replicas", Value::from(1)),
+        ("/spec/network", EXPOSE_V1ALPHA1, Value::Bool(false)),
+    ];
+    for (object, field, default) in defaults {
+        if is_there(place(target, object)) && place(target, field).is_none() {
+            put(target, field, default);
+        }
+    }
 }
 
 /// Everything beside spec and status is the same in both; a spec is there in both or in neither.

@@ -196,7 +196,10 @@ fn a_field_does_not_come_back_without_the_sibling_that_gave_it_meaning() {
         .as_object_mut()
         .unwrap()
         .remove("autoscaling");
-    assert_eq!(up(&old)["spec"], yaml("{distribution: {name: s}}"));
+    assert_eq!(
+        up(&old)["spec"],
+        yaml("{distribution: {name: s}, workload: {}}")
+    );
 
     let document = v1alpha1(
         "{server: {distribution: {name: s}, autoscaling: {minReplicas: 0, maxReplicas: 2}}}",
@@ -218,7 +221,10 @@ fn a_removed_field_stays_removed_even_without_its_parents() {
         json!({ "/spec/providers/inference": { "was": { "provider": "a" } }, "/spec/x/y": {} })
             .to_string();
     old["metadata"]["annotations"][CARRIED_V1ALPHA2] = json!(carried);
-    assert_eq!(up(&old)["spec"], yaml("{distribution: {name: s}}"));
+    assert_eq!(
+        up(&old)["spec"],
+        yaml("{distribution: {name: s}, workload: {replicas: 1}}")
+    );
 }
 
 #[test]
@@ -281,7 +287,7 @@ fn what_is_in_the_way_of_a_carried_field_stays() {
     let there = up(&old);
     assert_eq!(
         there["spec"],
-        yaml("{distribution: {name: s}, networking: {port: 80}}")
+        yaml("{distribution: {name: s}, networking: {port: 80}, workload: {replicas: 1}}")
     );
     let conflicts: Value = serde_json::from_str(annotation(&there, CONFLICTS).unwrap()).unwrap();
     assert_eq!(
@@ -655,4 +661,54 @@ proptest! {
         let shown = down(&up(&old));
         prop_assert_eq!(&shown["spec"], &edited);
     }
+}
+
+#[test]
+fn a_field_of_v1alpha2_has_its_place_in_v1alpha1_or_none() {
+    let places = [
+        (
+            "spec.networking.port",
+            Some("spec.server.containerSpec.port"),
+        ),
+        (
+            "spec.networking.expose.hostname",
+            Some("spec.network.exposeRoute.hostname"),
+        ),
+        (
+            "spec.workload.overrides.env[1].name",
+            Some("spec.server.containerSpec.env[1].name"),
+        ),
+        (
+            "spec.distribution.name",
+            Some("spec.server.distribution.name"),
+        ),
+        ("spec.distribution", Some("spec.server.distribution")),
+        (
+            "spec.workload.storage.size",
+            Some("spec.server.storage.size"),
+        ),
+        ("spec.providers.inference", None),
+        ("spec.networking.portal", None),
+    ];
+    for (new, old) in places {
+        assert_eq!(v1alpha1_path(new).as_deref(), old, "{new}");
+    }
+}
+
+#[test]
+fn what_the_api_server_fills_in_for_v1alpha1_is_nobodys_word() {
+    let document =
+        v1alpha2("{distribution: {name: s}, networking: {allowedFrom: {namespaces: [a]}}}");
+    let shown = down(&document);
+    assert_eq!(shown["spec"]["replicas"], 1);
+    assert_eq!(shown["spec"]["network"]["exposeRoute"], false);
+    assert_eq!(up(&shown), document);
+    let mut scaled = shown.clone();
+    scaled["spec"]["replicas"] = json!(2);
+    assert_eq!(up(&scaled)["spec"]["workload"], json!({"replicas": 2}));
+    let mut busy = shown;
+    busy["spec"]["server"]["workers"] = json!(4);
+    let edited = up(&busy);
+    assert_eq!(edited["spec"]["workload"], json!({"workers": 4}));
+    assert_eq!(annotation(&edited, CONFLICTS), None);
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::webhook::WebhookEndpoint;
 
 /// Calls `look` with every node of a schema, its place, and whether Kubernetes owns it.
 fn walk(schema: &Value, place: &str, foreign: bool, look: &mut impl FnMut(&Value, &str, bool)) {
@@ -263,7 +264,7 @@ fn the_definitions_fit_into_an_annotation() {
 
 #[test]
 fn the_definition_names_what_users_type() {
-    let webhook = ConversionWebhook {
+    let webhook = Webhook {
         endpoint: WebhookEndpoint::Service {
             namespace: "llsd".into(),
             name: "llsd-webhook".into(),
@@ -305,8 +306,8 @@ fn the_definition_names_what_users_type() {
     assert_eq!(client.service.unwrap().path.as_deref(), Some("/convert"));
     assert_eq!(client.ca_bundle.unwrap().0, b"pem");
 
-    let outside = ConversionWebhook {
-        endpoint: WebhookEndpoint::Url("https://127.0.0.1:1/convert".into()),
+    let outside = Webhook {
+        endpoint: WebhookEndpoint::Url("https://127.0.0.1:1".into()),
         ca_bundle: None,
     };
     let conversion = distribution_crd(Some(&outside)).spec.conversion.unwrap();

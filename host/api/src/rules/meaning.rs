@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
                 "spec.networking.tls.caBundle.configMapKeys[0]",
             ),
             example(
-                "{distribution: {name: starter}, networking: {allowedFrom: {namespaces: [ok, Not_Ok]}}}",
+                "{distribution: {name: starter}, networking: {allowedFrom: {namespaces: [ok, not ok]}}}",
                 "spec.networking.allowedFrom.namespaces[1]",
             ),
             example(

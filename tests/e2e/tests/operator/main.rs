@@ -36,12 +36,12 @@ async fn the_definitions_are_accepted_and_applying_them_again_changes_nothing() 
         .await
         .unwrap();
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    install_definitions(&client).await.unwrap();
+    install_definitions(&client, None).await.unwrap();
     let first = api
         .get("llamastackdistributions.llamastack.io")
         .await
         .unwrap();
-    install_definitions(&client).await.unwrap();
+    install_definitions(&client, None).await.unwrap();
     let second = api
         .get("llamastackdistributions.llamastack.io")
         .await

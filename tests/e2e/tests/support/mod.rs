@@ -76,7 +76,7 @@ impl Stage {
         let client = testbed.client("admin").await.unwrap();
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
         INSTALLED
-            .get_or_init(async || install_definitions(&client).await.unwrap())
+            .get_or_init(async || install_definitions(&client, None).await.unwrap())
             .await;
         let namespace = testbed.namespace(prefix).await.unwrap();
         let user = format!("operator-{}", namespace.name());

@@ -1,0 +1,102 @@
+//! `/convert`: a `ConversionReview` in, the same resources in the wanted version out.
+//!
+//! All or nothing: one resource that cannot be converted fails the review, and the answer names it.
+
+use kube::core::Status;
+use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
+use llsd_api::conversion::{Error, Version, convert};
+use serde_json::Value;
+
+/// Answers one review.
+pub(crate) fn answer(review: ConversionReview) -> ConversionReview {
+    let Ok(mut request) = ConversionRequest::from_review(review) else {
+        let message = "the review holds no request; send apiextensions.k8s.io/v1 ConversionReview";
+        return ConversionResponse::invalid(Status::failure(message, "BadRequest")).into_review();
+    };
+    let objects = std::mem::take(&mut request.objects);
+    let wanted = Version::named(&request.desired_api_version)
+        .ok_or_else(|| Error::Version(request.desired_api_version.clone()).to_string());
+    let converted = wanted.and_then(|to| convert_all(objects, to));
+    let response = ConversionResponse::for_request(request);
+    match converted {
+        Ok(objects) => response.success(objects),
+        Err(message) => response.failure(Status::failure(&message, "Invalid")),
+    }
+    .into_review()
+}
+
+fn convert_all(objects: Vec<Value>, to: Version) -> Result<Vec<Value>, String> {
+    let convert_one = |object: Value| {
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        convert(object, to).map_err(|error| format!("{name:?}: {error}"))
+    };
+    objects.into_iter().map(convert_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(desired: &str, objects: Value) -> Value {
+        let review = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "ConversionReview",
+            "request": {"uid": "u", "desiredAPIVersion": desired, "objects": objects},
+        });
+        let answered = answer(serde_json::from_value(review).unwrap());
+        serde_json::to_value(answered).unwrap()["response"].take()
+    }
+
+    fn old(name: &str) -> Value {
+        json!({
+            "apiVersion": "llamastack.io/v1alpha1",
+            "kind": "LlamaStackDistribution",
+            "metadata": {"name": name},
+            "spec": {"replicas": 0, "server": {"distribution": {"name": "starter"}}},
+        })
+    }
+
+    #[test]
+    fn resources_come_back_in_order_in_the_wanted_version() {
+        let response = ask("llamastack.io/v1alpha2", json!([old("a"), old("b")]));
+        assert_eq!(response["uid"], "u");
+        assert_eq!(response["result"]["status"], "Success");
+        let converted = response["convertedObjects"].as_array().unwrap();
+        assert_eq!(converted.len(), 2);
+        assert_eq!(converted[1]["metadata"]["name"], "b");
+        assert_eq!(converted[1]["spec"]["workload"]["replicas"], 0);
+    }
+
+    #[test]
+    fn a_resource_that_cannot_be_converted_fails_the_review_by_name() {
+        let other =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
+        let response = ask("llamastack.io/v1alpha2", json!([old("a"), other]));
+        assert_eq!(response["result"]["status"], "Failure");
+        let message = response["result"]["message"].as_str().unwrap();
+        assert!(message.starts_with("\"p\": kind: "), "{message}");
+        assert_eq!(response["convertedObjects"], json!([]));
+    }
+
+    #[test]
+    fn an_unknown_version_and_an_empty_review_are_told_so() {
+        let response = ask("llamastack.io/v1", json!([]));
+        assert!(
+            response["result"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("v1alpha2")
+        );
+        let empty = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"});
+        let answered = answer(serde_json::from_value(empty).unwrap());
+        assert_eq!(
+            answered.response.unwrap().result.status,
+            Some(kube::core::response::StatusSummary::Failure)
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! Control planes of the API tests' own: definitions, policy and webhooks belong to a whole cluster,
+//! and these tests want all of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use axum::http::{Method, Request};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use kube::config::Kubeconfig;
+use kube::core::Status;
+use kube::{Client, Config};
+use llsd_api::{DISTRIBUTION_CRD_NAME, Webhook, distribution_crd};
+use llsd_controller::{install_admission, install_definitions};
+use llsd_plugin::{Host, HostConfig, Origin, Plugin};
+use llsd_render::distributions;
+use llsd_testbed::{Release, Testbed, until};
+use llsd_webhook::{Knowledge, Periods, Reached};
+use serde_json::{Value, json};
+use tokio::sync::{OnceCell, oneshot, watch};
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
+
+/// Where the certificate of a plane's webhooks is.
+pub(crate) const SECRET_NAMESPACE: &str = "default";
+
+/// Resources of the first operator that a plane holds from before ours came, by namespace.
+pub(crate) const LEGACY: [(&str, &str); 3] = [
+    ("legacy-a", "first"),
+    ("legacy-a", "second"),
+    ("legacy-b", "third"),
+];
+
+/// Certificates that live for two minutes, so that a test sees several. The waits are for API servers on
+/// a machine that is busy with other tests.
+pub(crate) const HURRIED: Periods = Periods {
+    valid: Duration::from_secs(120),
+    renew_before: Duration::from_secs(118),
+    settle: Duration::from_secs(15),
+    overlap: Duration::from_secs(15),
+};
+
+/// A control plane with our definitions, policy and webhooks.
+pub(crate) struct Plane {
+    pub(crate) testbed: Testbed,
+}
+
+/// Where in the API a document goes.
+pub(crate) struct Target<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) version: &'a str,
+}
+
+impl Plane {
+    /// The newest release; certificates last as long as they do for users.
+    pub(crate) async fn newest() -> &'static Self {
+        static NEWEST: OnceCell<Plane> = OnceCell::const_new();
+        NEWEST
+            .get_or_init(|| Self::start(Release::Newest, Periods::default()))
+            .await
+    }
+
+    /// The oldest release; certificates rotate all the time.
+    pub(crate) async fn oldest() -> &'static Self {
+        static OLDEST: OnceCell<Plane> = OnceCell::const_new();
+        OLDEST
+            .get_or_init(|| Self::start(Release::Oldest, HURRIED))
+            .await
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.testbed.client("admin").await.unwrap()
+    }
+
+    async fn start(release: Release, periods: Periods) -> Self {
+        let testbed = Testbed::start(release).await.unwrap();
+        let client = testbed.client("admin").await.unwrap();
+        leave_legacy(&client).await.unwrap();
+        let webhook = serve(&testbed, periods).await.unwrap();
+        install_definitions(&client, Some(&webhook)).await.unwrap();
+        install_admission(&client, &webhook).await.unwrap();
+        wait_for_layers(&client).await.unwrap();
+        Self { testbed }
+    }
+}
+
+/// What a cluster holds that the first operator has served: the same definition, with v1alpha1 stored
+/// and nobody to convert.
+async fn leave_legacy(client: &Client) -> Result<()> {
+    let mut definition = distribution_crd(None);
+    definition
+        .spec
+        .versions
+        .retain(|one| one.name == "v1alpha1");
+    for version in &mut definition.spec.versions {
+        version.storage = true;
+    }
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    let parameters = PatchParams::apply("the-first-operator").force();
+    api.patch(
+        DISTRIBUTION_CRD_NAME,
+        &parameters,
+        &Patch::Apply(&definition),
+    )
+    .await?;
+    for (namespace, name) in LEGACY {
+        let target = Target {
+            namespace,
+            version: "v1alpha1",
+        };
+        let body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let parameters = PatchParams::apply("tests").force();
+        Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
+            .patch(namespace, &parameters, &Patch::Apply(&body))
+            .await?;
+        let spec = json!({"replicas": 0, "server": {"distribution": {"name": "starter"}, "containerSpec": {"port": 0}}});
+        until(
+            "the first operator's resources are taken",
+            DEADLINE,
+            || async { Ok(create(client, &target, &resource("v1alpha1", name, &spec)).await?) },
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Serves the webhooks of a plane for as long as the process lives.
+///
+/// The first test that needs the plane starts them and may end before the others, so they have a
+/// thread and a runtime of their own.
+async fn serve(testbed: &Testbed, periods: Periods) -> Result<Webhook> {
+    let kubeconfig = testbed.kubeconfig("admin")?;
+    let (told, tell) = oneshot::channel();
+    std::thread::spawn(move || -> Result<()> {
+        tokio::runtime::Runtime::new()?.block_on(async {
+            let config = Kubeconfig::read_from(kubeconfig)?;
+            let config = Config::from_custom_kubeconfig(config, &Default::default()).await?;
+            let knowledge = Knowledge::new(plugins(), &distributions::builtin());
+            let server = llsd_webhook::start(llsd_webhook::Settings {
+                client: Client::try_from(config)?,
+                knowledge: watch::channel(Arc::new(knowledge)).1,
+                listen: ([127, 0, 0, 1], 0).into(),
+                reached: Reached::Directly,
+                namespace: SECRET_NAMESPACE.to_owned(),
+                secret: llsd_webhook::SECRET_NAME.to_owned(),
+                periods,
+            })
+            .await?;
+            let _ = told.send(server.webhook().clone());
+            server.run(std::future::pending()).await?;
+            Ok(())
+        })
+    });
+    tell.await.context("the webhooks did not start")
+}
+
+fn plugins() -> Arc<[Plugin]> {
+    static LOADED: OnceLock<Arc<[Plugin]>> = OnceLock::new();
+    let load = || {
+        let host = Host::new(HostConfig::default()).unwrap();
+        let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
+        llsd_builtin::ADAPTERS.iter().map(load).collect()
+    };
+    LOADED.get_or_init(load).clone()
+}
+
+/// A policy takes effect some seconds after it was made.
+async fn wait_for_layers(client: &Client) -> Result<()> {
+    let refused_by = [
+        (
+            "ValidatingAdmissionPolicy",
+            json!({"distribution": {"name": "starter"}, "resources": {"models": [7]}}),
+        ),
+        (
+            "admission webhook",
+            json!({"distribution": {"name": "no-such-distribution"}}),
+        ),
+    ];
+    for (layer, spec) in refused_by {
+        until(layer, DEADLINE, || async {
+            match attempt(client, "default", &resource("v1alpha2", "probe", &spec)).await? {
+                Err(status) => ensure!(status.message.contains(layer), "{}", status.message),
+                Ok(_) => bail!("accepted"),
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// A document with a spec.
+pub(crate) fn resource(version: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": format!("llamastack.io/{version}"),
+        "kind": "LlamaStackDistribution",
+        "metadata": {"name": name},
+        "spec": spec,
+    })
+}
+
+/// What the API server would say to a new v1alpha2 resource, in the words `kubectl apply` uses.
+pub(crate) async fn attempt(
+    client: &Client,
+    namespace: &str,
+    document: &Value,
+) -> Result<std::result::Result<Value, Box<Status>>> {
+    let path = path(&Target {
+        namespace,
+        version: "v1alpha2",
+    });
+    let uri = format!("{path}?dryRun=All&fieldValidation=Strict");
+    match send(client, Method::POST, &uri, Some(document)).await {
+        Ok(created) => Ok(Ok(created)),
+        Err(kube::Error::Api(status)) => Ok(Err(status)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) async fn create(
+    client: &Client,
+    target: &Target<'_>,
+    document: &Value,
+) -> kube::Result<Value> {
+    send(client, Method::POST, &path(target), Some(document)).await
+}
+
+pub(crate) async fn replace(
+    client: &Client,
+    target: &Target<'_>,
+    document: &Value,
+) -> kube::Result<Value> {
+    let name = document["metadata"]["name"].as_str().unwrap();
+    send(
+        client,
+        Method::PUT,
+        &format!("{}/{name}", path(target)),
+        Some(document),
+    )
+    .await
+}
+
+/// Every resource of a namespace in a version, by name.
+pub(crate) async fn list(
+    client: &Client,
+    target: &Target<'_>,
+) -> kube::Result<BTreeMap<String, Value>> {
+    let mut listed = send(client, Method::GET, &path(target), None).await?;
+    let items = listed["items"]
+        .as_array_mut()
+        .map(std::mem::take)
+        .unwrap_or_default();
+    let named = |one: Value| {
+        (
+            one["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            one,
+        )
+    };
+    Ok(items.into_iter().map(named).collect())
+}
+
+fn path(target: &Target<'_>) -> String {
+    let Target { namespace, version } = target;
+    format!("/apis/llamastack.io/{version}/namespaces/{namespace}/llamastackdistributions")
+}
+
+async fn send(
+    client: &Client,
+    method: Method,
+    uri: &str,
+    body: Option<&Value>,
+) -> kube::Result<Value> {
+    let body = body
+        .map(|body| serde_json::to_vec(body).unwrap())
+        .unwrap_or_default();
+    let request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap();
+    client.request(request).await
+}

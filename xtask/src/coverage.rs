@@ -1,0 +1,210 @@
+//! `cargo xtask coverage`: which lines of the API and of the pure core their own tests reach.
+//!
+//! Not part of `cargo xtask test`, because instrumented code needs a build of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::shell;
+
+/// What is measured, by folder, and the least share of lines in percent.
+const PARTS: [Part; 3] = [
+    Part {
+        name: "conversion",
+        prefix: "host/api/src/conversion",
+        least: 100.0,
+    },
+    Part {
+        name: "host/api",
+        prefix: "host/api/src/",
+        least: 90.0,
+    },
+    Part {
+        name: "host/render",
+        prefix: "host/render/src/",
+        least: 90.0,
+    },
+];
+
+/// The packages whose tests run.
+const PACKAGES: [&str; 4] = ["--package", "llsd-api", "--package", "llsd-render"];
+
+struct Part {
+    name: &'static str,
+    prefix: &'static str,
+    least: f64,
+}
+
+/// By file below the checkout, how often each line ran.
+type Lines = BTreeMap<String, BTreeMap<u32, u64>>;
+
+/// Measures, prints, and fails when a part has too little.
+pub fn run() -> anyhow::Result<()> {
+    let tools = ensure_llvm_tools()?;
+    let folder = shell::target().join("coverage");
+    let profiles = folder.join("profiles");
+    if profiles.exists() {
+        std::fs::remove_dir_all(&profiles)?;
+    }
+    let instrumented = |arguments: &[&str]| {
+        let mut command = shell::cargo(&[&["test"], &PACKAGES[..], arguments].concat());
+        command
+            .env("CARGO_TARGET_DIR", &folder)
+            .env("RUSTFLAGS", "-C instrument-coverage")
+            .env("LLVM_PROFILE_FILE", profiles.join("%p-%m.profraw"));
+        command
+    };
+    let binaries = built_tests(&mut instrumented(&["--no-run", "--message-format=json"]))?;
+    shell::step("instrumented tests", &mut instrumented(&["--quiet"]))?;
+
+    let merged = folder.join("merged.profdata");
+    let mut merge = Command::new(tools.join("llvm-profdata"));
+    merge.args(["merge", "--sparse", "--output"]).arg(&merged);
+    for profile in std::fs::read_dir(&profiles)? {
+        merge.arg(profile?.path());
+    }
+    shell::step("merge profiles", &mut merge)?;
+    judge(&export(&tools, &merged, &binaries)?)
+}
+
+/// The folder of `llvm-profdata` and `llvm-cov` of the compiler in use.
+fn ensure_llvm_tools() -> anyhow::Result<PathBuf> {
+    let rustc = |arguments: &[&str]| -> anyhow::Result<String> {
+        let output = Command::new("rustc")
+            .args(arguments)
+            .current_dir(shell::root())
+            .output()
+            .context("could not start rustc")?;
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let version = rustc(&["--version", "--verbose"])?;
+    let host = version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("rustc does not name its host")?;
+    let sysroot = rustc(&["--print", "sysroot"])?;
+    let folder = Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/bin"));
+    if !folder.join("llvm-cov").exists() {
+        let mut add = Command::new("rustup");
+        add.args(["component", "add", "llvm-tools"])
+            .current_dir(shell::root());
+        shell::step("install llvm-tools", &mut add)?;
+    }
+    Ok(folder)
+}
+
+/// Builds the tests and gives their programs.
+fn built_tests(build: &mut Command) -> anyhow::Result<Vec<PathBuf>> {
+    eprintln!("==> build the tests, instrumented (some minutes the first time)");
+    let output = build
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not start cargo")?;
+    ensure!(output.status.success(), "build: {}", output.status);
+    let lines = String::from_utf8(output.stdout)?;
+    let program = |line: &str| -> Option<PathBuf> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_test = message["profile"]["test"] == true;
+        Some(message["executable"].as_str().filter(|_| is_test)?.into())
+    };
+    Ok(lines.lines().filter_map(program).collect())
+}
+
+fn export(tools: &Path, profile: &Path, binaries: &[PathBuf]) -> anyhow::Result<Lines> {
+    let mut export = Command::new(tools.join("llvm-cov"));
+    export.args(["export", "--format=lcov"]);
+    export.arg(format!("--instr-profile={}", profile.display()));
+    for (index, binary) in binaries.iter().enumerate() {
+        if index > 0 {
+            export.arg("--object");
+        }
+        export.arg(binary);
+    }
+    let output = export
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not start llvm-cov")?;
+    ensure!(output.status.success(), "llvm-cov: {}", output.status);
+    Ok(read(&String::from_utf8(output.stdout)?, &shell::root()))
+}
+
+/// Reads `lcov` text; files outside the checkout and files of tests do not count.
+fn read(lcov: &str, root: &Path) -> Lines {
+    let mut all = Lines::new();
+    let mut file = None;
+    for line in lcov.lines() {
+        if let Some(path) = line.strip_prefix("SF:") {
+            let inside = Path::new(path).strip_prefix(root).ok();
+            file = inside
+                .map(|path| path.display().to_string())
+                .filter(|path| !path.ends_with("tests.rs"));
+        } else if let (Some(file), Some(data)) = (&file, line.strip_prefix("DA:")) {
+            let mut numbers = data.split(',').map(str::parse::<u64>);
+            if let (Some(Ok(number)), Some(Ok(count))) = (numbers.next(), numbers.next()) {
+                let lines = all.entry(file.clone()).or_default();
+                *lines.entry(number as u32).or_default() += count;
+            }
+        }
+    }
+    all
+}
+
+fn judge(lines: &Lines) -> anyhow::Result<()> {
+    let mut low = Vec::new();
+    for Part {
+        name,
+        prefix,
+        least,
+    } in PARTS
+    {
+        let files = || lines.iter().filter(|(file, _)| file.starts_with(prefix));
+        let counts = files().flat_map(|(_, lines)| lines.values());
+        let (reached, total) = counts.fold((0_u32, 0_u32), |(reached, total), count| {
+            (reached + u32::from(*count > 0), total + 1)
+        });
+        ensure!(total > 0, "{name}: nothing was measured");
+        let share = 100.0 * f64::from(reached) / f64::from(total);
+        println!("{name:<12} {share:6.2} %  {reached} of {total} lines, at least {least} % wanted");
+        if share < least {
+            low.push(name);
+            for (file, lines) in files() {
+                let missed: Vec<String> = lines
+                    .iter()
+                    .filter(|(_, count)| **count == 0)
+                    .map(|(line, _)| line.to_string())
+                    .collect();
+                if !missed.is_empty() {
+                    println!("    {file}: {}", missed.join(" "));
+                }
+            }
+        }
+    }
+    if !low.is_empty() {
+        bail!("too few lines are reached in {}", low.join(", "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LCOV: &str = "SF:/here/host/api/src/a.rs\nDA:1,2\nDA:2,0\nend_of_record\n\
+                        SF:/here/host/api/src/a/tests.rs\nDA:1,1\nend_of_record\n\
+                        SF:/elsewhere/b.rs\nDA:1,1\nend_of_record\n\
+                        SF:/here/host/api/src/a.rs\nDA:2,1\nend_of_record\n";
+
+    #[test]
+    fn counts_of_one_line_add_up_and_others_files_do_not_count() {
+        let lines = read(LCOV, Path::new("/here"));
+        let expected = BTreeMap::from([(1, 2), (2, 1)]);
+        assert_eq!(
+            lines,
+            Lines::from([("host/api/src/a.rs".to_owned(), expected)])
+        );
+    }
+}
