@@ -1,7 +1,7 @@
 //! The release's own code looks at configurations.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -69,12 +69,4 @@ pub fn judge(release: Release, files: &[PathBuf]) -> anyhow::Result<BTreeMap<Pat
         .into_iter()
         .map(|verdict| (verdict.file.clone(), verdict))
         .collect())
-}
-
-/// The verdict over one of the files.
-impl Verdict {
-    /// Whether this is about `path`.
-    pub fn is_about(&self, path: &Path) -> bool {
-        self.file == path
-    }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use llsd_render::yaml;
+use serde_json::{Value, json};
 
 pub use judge::{Finding, Verdict, judge};
 pub use server::{FakeVllm, probe};
@@ -89,6 +90,33 @@ impl Release {
             .into_iter()
             .find(|path| path.exists());
         found.with_context(|| format!("{} ships no starter", self.name))
+    }
+
+    /// The starter, reduced to the inference API and its stores, without a provider: the server
+    /// imports what its providers need, and the packages of all others are not installed.
+    pub fn inference_base(&self) -> anyhow::Result<String> {
+        let text = std::fs::read_to_string(self.starter()?)?;
+        let mut base = yaml::read(&text)?;
+        base["apis"] = json!(["inference"]);
+        base["providers"] = json!({"inference": []});
+        let object = base.as_object_mut().context("a base is a mapping")?;
+        for key in [
+            "vector_stores",
+            "safety",
+            "shields",
+            "tool_groups",
+            "models",
+            "vector_dbs",
+            "datasets",
+            "scoring_fns",
+            "benchmarks",
+        ] {
+            object.shift_remove(key);
+        }
+        if let Some(resources) = object.get_mut("registered_resources") {
+            *resources = json!({});
+        }
+        Ok(yaml::write(&base))
     }
 }
 

@@ -13,10 +13,8 @@ fn the_server_starts_with_a_generated_file(release: Release) {
     let vllm = FakeVllm::start(MODEL).unwrap();
     let resource = folder.path().join("resource.yaml");
     std::fs::write(&resource, resource_for(&vllm.endpoint())).unwrap();
-    // A base of the release itself with one API: the server imports what its providers need, and the
-    // packages of all others are not installed.
     let base = folder.path().join("base.yaml");
-    std::fs::write(&base, inference_only(release)).unwrap();
+    std::fs::write(&base, release.inference_base().unwrap()).unwrap();
 
     let report = render(
         &resource,
@@ -56,32 +54,6 @@ fn resource_for(endpoint: &str) -> String {
          spec:\n  distribution: {{name: starter}}\n  providers:\n    inference:\n      provider: vllm\n      endpoint: {endpoint}\n\
          \x20     apiKey: {{name: vllm-creds, key: token}}\n  resources:\n    models: [{MODEL}]\n"
     )
-}
-
-/// The release's starter, reduced to the inference API and its stores.
-fn inference_only(release: Release) -> String {
-    let text = std::fs::read_to_string(release.starter().unwrap()).unwrap();
-    let mut base = yaml::read(&text).unwrap();
-    base["apis"] = serde_json::json!(["inference"]);
-    base["providers"] = serde_json::json!({"inference": []});
-    let object = base.as_object_mut().unwrap();
-    for key in [
-        "vector_stores",
-        "safety",
-        "shields",
-        "tool_groups",
-        "models",
-        "vector_dbs",
-        "datasets",
-        "scoring_fns",
-        "benchmarks",
-    ] {
-        object.shift_remove(key);
-    }
-    if object.contains_key("registered_resources") {
-        object.insert("registered_resources".into(), serde_json::json!({}));
-    }
-    yaml::write(&base)
 }
 
 fn mentions(answer: &Value, text: &str) -> bool {
