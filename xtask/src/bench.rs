@@ -1,10 +1,36 @@
 //! `cargo xtask bench`: ratios measured side by side in one run.
 
-use crate::{guests, shell};
+use std::path::PathBuf;
+use std::process::Command;
 
-/// Builds for release, measures, prints.
-pub fn run() -> anyhow::Result<()> {
+use crate::{control_plane, guests, shell};
+
+/// Measures generation.
+pub fn generation() -> anyhow::Result<()> {
     let plugins = guests::build_all()?;
+    let folder = build()?;
+    let mut bench = Command::new(folder.join("llsd-bench"));
+    bench
+        .arg(plugins.join("llama-stack-0.7.wasm"))
+        .arg(folder.join("llsd"));
+    shell::step("generation", &mut bench)
+}
+
+/// Measures the operator on a control plane of its own; `options` are those of the program.
+pub fn operator(options: &[String]) -> anyhow::Result<()> {
+    let cache = shell::cache()?;
+    control_plane::ensure_control_plane(&cache)?;
+    let folder = build()?;
+    let mut bench = Command::new(folder.join("llsd-bench-operator"));
+    bench
+        .arg(folder.join("llsd"))
+        .args(options)
+        .env("LLSD_CACHE", cache);
+    shell::step("operator", &mut bench)
+}
+
+/// Builds for release, and gives the folder of the programs.
+fn build() -> anyhow::Result<PathBuf> {
     let release = [
         "build",
         "--release",
@@ -17,10 +43,5 @@ pub fn run() -> anyhow::Result<()> {
         "build for release (some minutes the first time)",
         &mut shell::cargo(&release),
     )?;
-    let folder = shell::target().join("release");
-    let mut bench = std::process::Command::new(folder.join("llsd-bench"));
-    bench
-        .arg(plugins.join("llama-stack-0.7.wasm"))
-        .arg(folder.join("llsd"));
-    shell::step("generation", &mut bench)
+    Ok(shell::target().join("release"))
 }

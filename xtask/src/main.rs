@@ -36,7 +36,11 @@ enum Task {
     /// Run every test; fetches and builds what it needs into a cache outside the checkout
     Test,
     /// Measure generation in the sandbox beside native code, and how soon a plugin is ready
-    Bench,
+    Bench {
+        /// Measure something else
+        #[command(subcommand)]
+        what: Option<Bench>,
+    },
     /// Print which lines of the API and of the pure core their tests reach; fail when too few
     Coverage,
     /// Build every adapter to target/plugins/<name>.wasm
@@ -63,6 +67,16 @@ enum Task {
     },
 }
 
+#[derive(Subcommand)]
+enum Bench {
+    /// What a fleet of resources costs the operator, on a control plane of its own
+    Operator {
+        /// Options of the measurement: -n NUMBER, --generated, --rest SECONDS
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Action {
     /// Build what is missing, start it, and leave it running
@@ -78,7 +92,10 @@ fn main() -> anyhow::Result<()> {
         Task::Demo => demo::run(),
         Task::Up => up::run(),
         Task::Test => test::run(),
-        Task::Bench => bench::run(),
+        Task::Bench { what: None } => bench::generation(),
+        Task::Bench {
+            what: Some(Bench::Operator { options }),
+        } => bench::operator(&options),
         Task::Coverage => coverage::run(),
         Task::Plugins => guests::build_all().map(|_| ()),
         Task::ControlPlane { action } => {

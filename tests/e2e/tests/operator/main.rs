@@ -4,6 +4,7 @@
 
 mod at_rest;
 mod children;
+mod faults;
 mod first_operator;
 mod process;
 mod rotation;

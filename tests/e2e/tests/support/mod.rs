@@ -31,7 +31,7 @@ pub(crate) const SERVED_BY: &str = "tests/namespace";
 pub(crate) struct Stage {
     pub(crate) namespace: Namespace,
     pub(crate) client: Client,
-    user: String,
+    pub(crate) user: String,
 }
 
 /// A running operator and the namespace that it serves.
