@@ -33,11 +33,10 @@ use crate::serve;
 use crate::view::{Followers, View, Wake, Woken};
 
 /// The kinds that every cluster serves.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 10] = [
     Kind::ConfigMap,
     Kind::Secret,
     Kind::ServiceAccount,
-    Kind::RoleBinding,
     Kind::PersistentVolumeClaim,
     Kind::Deployment,
     Kind::Service,
@@ -128,10 +127,12 @@ pub async fn run(
         () = shutdown.clone() => return Ok(()),
         cluster = discover(&client) => cluster,
     };
+    // Only where they are made: elsewhere nobody lets the operator watch them.
     let routes = cluster.has_routes.then_some(Kind::Route);
+    let bindings = cluster.has_any_uid.then_some(Kind::RoleBinding);
     let references = Arc::new(References::default());
     let plugins = Arc::new(Plugins::new(plugins));
-    let view = Arc::new(View::new(KINDS.into_iter().chain(routes)));
+    let view = Arc::new(View::new(KINDS.into_iter().chain(routes).chain(bindings)));
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
     let followers = Followers {
