@@ -78,7 +78,10 @@ impl<'a> Bench<'a> {
         let process = Command::new(&arguments.llsd)
             .args(["operator", "--dev"])
             .args(["--operator-namespace", namespace.name()])
-            .env("KUBECONFIG", testbed.add_user(USER, Some("system:masters"))?)
+            .env(
+                "KUBECONFIG",
+                testbed.add_user(USER, Some("system:masters"))?,
+            )
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .spawn()
@@ -108,11 +111,18 @@ impl<'a> Bench<'a> {
         println!("  all Deployments  {deployed:>10.1?}");
         println!("  all Ready        {ready:>10.1?}");
         println!("  CPU              {:>9.1}s", self.cpu_seconds()? - cpu);
-        println!("  RSS              {} (peak {})", self.memory("VmRSS")?, self.memory("VmHWM")?);
+        println!(
+            "  RSS              {} (peak {})",
+            self.memory("VmRSS")?,
+            self.memory("VmHWM")?
+        );
         let requests = self.requests(mark)?;
         #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
         let each = requests.len() as f64 / number as f64;
-        println!("  requests         {each:>9.1} per resource: {}", by_verb(&requests));
+        println!(
+            "  requests         {each:>9.1} per resource: {}",
+            by_verb(&requests)
+        );
 
         let (mark, cpu) = (self.mark()?, self.cpu_seconds()?);
         tokio::time::sleep(Duration::from_secs(arguments.rest)).await;
@@ -271,10 +281,7 @@ fn by_verb(requests: &[AuditedRequest]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-async fn until(
-    state: &str,
-    holds: impl AsyncFn() -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
+async fn until(state: &str, holds: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !holds().await? {
         if begun.elapsed() > DEADLINE {
