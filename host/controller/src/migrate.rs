@@ -1,11 +1,11 @@
 //! Rewrites resources that are still stored as v1alpha1, so that v1alpha1 can one day go.
 //!
-//! Every resource is written back as it is; the API server then stores it as v1alpha2. Afterwards
+//! Every resource is patched with nothing; the API server then stores it as v1alpha2. Afterwards
 //! `status.storedVersions` of the definition is trimmed. Nothing is remembered in between: whoever
 //! comes back after an interruption writes what is already migrated once more, which changes nothing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution};
@@ -151,7 +151,10 @@ async fn rewrite(
 ) -> Result<(), MigrationError> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, resource);
-    match api.replace(&name, &PostParams::default(), object).await {
+    // Nothing but the version: who changes nothing changes nothing that others wrote meanwhile.
+    let nothing = json!({"metadata": {"resourceVersion": object.resource_version()}});
+    let (parameters, patch) = (PatchParams::default(), Patch::Merge(&nothing));
+    match api.patch(&name, &parameters, &patch).await {
         Ok(_) => Ok(()),
         // Whoever wrote it in between had it stored anew; who deleted it needs nothing.
         Err(kube::Error::Api(answer)) if answer.is_conflict() || answer.is_not_found() => Ok(()),

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
@@ -205,15 +205,15 @@ impl Keeper {
 
     /// Stores a rotation; when somebody else was faster, theirs counts.
     async fn store(&self, rotation: Rotation, found: Option<Secret>) -> Result<(), Error> {
-        let secret = Stored::write(&rotation, &self.secret, found.as_ref());
-        let parameters = PostParams::default();
-        let stored = match found {
-            Some(_) => {
-                self.secrets()
-                    .replace(&self.secret, &parameters, &secret)
-                    .await
-            }
-            None => self.secrets().create(&parameters, &secret).await,
+        let version = found.and_then(|found| found.metadata.resource_version);
+        let is_new = version.is_none();
+        let secret = Stored::write(&rotation, &self.secret, version);
+        let api = self.secrets();
+        let stored = if is_new {
+            api.create(&PostParams::default(), &secret).await
+        } else {
+            let (parameters, patch) = (PatchParams::default(), Patch::Merge(&secret));
+            api.patch(&self.secret, &parameters, &patch).await
         };
         match stored {
             Ok(_) => Ok(()),

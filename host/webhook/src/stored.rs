@@ -65,8 +65,8 @@ impl Stored {
         }))
     }
 
-    /// The Secret for a rotation, to be written over `found`.
-    pub(crate) fn write(rotation: &Rotation, name: &str, found: Option<&Secret>) -> Secret {
+    /// The Secret for a rotation: a new one, or a patch of the one that has this version.
+    pub(crate) fn write(rotation: &Rotation, name: &str, version: Option<String>) -> Secret {
         let all = serde_json::to_string(rotation).unwrap_or_default();
         let data = [
             (CERTIFICATE, &rotation.current.certificate),
@@ -78,22 +78,15 @@ impl Stored {
             .into_iter()
             .map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())))
             .collect();
-        let metadata = found.map_or_else(
-            || ObjectMeta {
+        Secret {
+            // The type of a Secret never changes.
+            type_: version.is_none().then(|| "kubernetes.io/tls".to_owned()),
+            metadata: ObjectMeta {
                 name: Some(name.to_owned()),
+                resource_version: version,
                 ..ObjectMeta::default()
             },
-            |found| found.metadata.clone(),
-        );
-        Secret {
-            metadata,
             data: Some(data),
-            // The type of a Secret never changes.
-            type_: Some(
-                found
-                    .and_then(|found| found.type_.clone())
-                    .unwrap_or_else(|| "kubernetes.io/tls".to_owned()),
-            ),
             ..Secret::default()
         }
     }

@@ -86,7 +86,7 @@ async fn half_allowed(plane: &Plane, admin: &Client) -> Client {
         ),
         (
             "half-writes",
-            json!([{"apiGroups": ["llamastack.io"], "resources": ["*"], "verbs": ["update"]}]),
+            json!([{"apiGroups": ["llamastack.io"], "resources": ["*"], "verbs": ["patch"]}]),
         ),
     ] {
         let made = json!({"metadata": {"name": name}, "rules": rules});
