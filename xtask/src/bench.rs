@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{control_plane, guests, shell};
+use crate::control_plane::Testbed;
+use crate::{guests, shell};
 
 /// Measures generation.
 pub fn generation() -> anyhow::Result<()> {
@@ -19,7 +20,7 @@ pub fn generation() -> anyhow::Result<()> {
 /// Measures the operator on a control plane of its own; `options` are those of the program.
 pub fn operator(options: &[String]) -> anyhow::Result<()> {
     let cache = shell::cache()?;
-    control_plane::ensure_control_plane(&cache)?;
+    Testbed::build(&cache)?.ensure_control_plane()?;
     let folder = build()?;
     let mut bench = Command::new(folder.join("llsd-bench-operator"));
     bench

@@ -15,82 +15,97 @@ use crate::shell;
 /// The programs that tests start, by name; `kube-apiserver-oldest` is that of the oldest release.
 pub type ControlPlaneBinaries = BTreeMap<String, PathBuf>;
 
-/// Builds every program that is not in the cache yet, with progress on stderr.
-pub fn ensure_control_plane(cache: &Path) -> anyhow::Result<ControlPlaneBinaries> {
-    let output = testbed(cache, ["build"])?
-        .stderr(Stdio::inherit())
-        .output()
-        .context("could not start cargo")?;
-    if !output.status.success() {
-        bail!("the control plane could not be built: {}", output.status);
+/// The program `testbed`, ready to be called.
+pub struct Testbed<'a> {
+    cache: &'a Path,
+}
+
+impl<'a> Testbed<'a> {
+    /// Builds the program, with the features that the whole workspace has.
+    pub fn build(cache: &'a Path) -> anyhow::Result<Self> {
+        run(&mut shell::cargo(&[
+            "build",
+            "--quiet",
+            "--workspace",
+            "--bin",
+            "testbed",
+        ]))?;
+        Ok(Self { cache })
     }
-    let lines = String::from_utf8(output.stdout).context("testbed printed something unreadable")?;
-    let path_of = |line: &str| {
-        let (name, path) = line.split_once('=')?;
-        Some((name.to_owned(), PathBuf::from(path)))
-    };
-    Ok(lines.lines().filter_map(path_of).collect())
-}
 
-/// Starts a control plane of the newest release that stays until [`down`], and prints its variables.
-pub fn up(cache: &Path) -> anyhow::Result<()> {
-    run(&mut testbed(cache, ["up"])?)
-}
+    /// The program as it was built together with the tests: their features are others, so that
+    /// building it once more would build its dependencies once more.
+    pub fn built(cache: &'a Path) -> Self {
+        Self { cache }
+    }
 
-/// Stops what [`up`] started.
-pub fn down(cache: &Path) -> anyhow::Result<()> {
-    run(&mut testbed(cache, ["down"])?)
-}
-
-/// Prints the variables of what [`up`] started, for `eval "$(cargo xtask control-plane env)"`.
-pub fn env(cache: &Path) -> anyhow::Result<()> {
-    run(&mut testbed(cache, ["env"])?)
-}
-
-/// `command`, changed to run with one control plane of each release, which end when it does.
-///
-/// Tests find them through `LLSD_TESTBED` and `LLSD_TESTBED_OLDEST`.
-pub fn with_control_planes(cache: &Path, command: &Command) -> anyhow::Result<Command> {
-    let mut run = testbed(
-        cache,
-        ["run", "--release", "newest", "--release", "oldest", "--"],
-    )?;
-    run.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => run.env(name, value),
-            None => run.env_remove(name),
+    /// Builds every program that is not in the cache yet, with progress on stderr.
+    pub fn ensure_control_plane(&self) -> anyhow::Result<ControlPlaneBinaries> {
+        let output = self
+            .command(["build"])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("could not start the testbed")?;
+        if !output.status.success() {
+            bail!("the control plane could not be built: {}", output.status);
+        }
+        let lines =
+            String::from_utf8(output.stdout).context("testbed printed something unreadable")?;
+        let path_of = |line: &str| {
+            let (name, path) = line.split_once('=')?;
+            Some((name.to_owned(), PathBuf::from(path)))
         };
+        Ok(lines.lines().filter_map(path_of).collect())
     }
-    Ok(run)
-}
 
-/// Runs a playground with these samples until Ctrl-C.
-pub fn playground(cache: &Path, samples: &[&str]) -> anyhow::Result<()> {
-    let mut playground = testbed(cache, ["playground", "--llsd"])?;
-    playground.arg(shell::target().join("debug/llsd"));
-    playground.args(samples);
-    run(&mut playground)
-}
+    /// Starts a control plane of the newest release that stays until [`down`](Self::down), and
+    /// prints its variables.
+    pub fn up(&self) -> anyhow::Result<()> {
+        run(&mut self.command(["up"]))
+    }
 
-/// The program, built with the features that the whole workspace has, so that nothing is built twice.
-fn testbed<'a>(
-    cache: &Path,
-    arguments: impl IntoIterator<Item = &'a str>,
-) -> anyhow::Result<Command> {
-    run(&mut shell::cargo(&[
-        "build",
-        "--quiet",
-        "--workspace",
-        "--bin",
-        "testbed",
-    ]))?;
-    let mut command = Command::new(shell::target().join("debug/testbed"));
-    command
-        .args(arguments.into_iter().map(OsStr::new))
-        .current_dir(shell::root())
-        .env("LLSD_CACHE", cache);
-    Ok(command)
+    /// Stops what [`up`](Self::up) started.
+    pub fn down(&self) -> anyhow::Result<()> {
+        run(&mut self.command(["down"]))
+    }
+
+    /// Prints the variables of what [`up`](Self::up) started, for
+    /// `eval "$(cargo xtask control-plane env)"`.
+    pub fn env(&self) -> anyhow::Result<()> {
+        run(&mut self.command(["env"]))
+    }
+
+    /// `command`, changed to run with one control plane of each release, which end when it does.
+    ///
+    /// Tests find them through `LLSD_TESTBED` and `LLSD_TESTBED_OLDEST`.
+    pub fn with_control_planes(&self, command: &Command) -> Command {
+        let mut run = self.command(["run", "--release", "newest", "--release", "oldest", "--"]);
+        run.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => run.env(name, value),
+                None => run.env_remove(name),
+            };
+        }
+        run
+    }
+
+    /// Runs a playground with these samples until Ctrl-C.
+    pub fn playground(&self, samples: &[&str]) -> anyhow::Result<()> {
+        let mut playground = self.command(["playground", "--llsd"]);
+        playground.arg(shell::target().join("debug/llsd"));
+        playground.args(samples);
+        run(&mut playground)
+    }
+
+    fn command<'b>(&self, arguments: impl IntoIterator<Item = &'b str>) -> Command {
+        let mut command = Command::new(shell::target().join("debug/testbed"));
+        command
+            .args(arguments.into_iter().map(OsStr::new))
+            .current_dir(shell::root())
+            .env("LLSD_CACHE", self.cache);
+        command
+    }
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {

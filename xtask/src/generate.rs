@@ -8,12 +8,22 @@ use anyhow::{Context, bail};
 
 use crate::{chart, shell};
 
-/// Rewrites every generated file, or fails when one differs from what would be written.
+/// Builds `llsd`, and rewrites every generated file or fails when one is out of date.
 pub fn run(check: bool) -> anyhow::Result<()> {
     shell::step(
         "build llsd",
         &mut shell::cargo(&["build", "--workspace", "--bin", "llsd"]),
     )?;
+    compare(check)
+}
+
+/// Fails when a file differs from what the `llsd` that was built last would write.
+pub fn check() -> anyhow::Result<()> {
+    eprintln!("==> generated files");
+    compare(true)
+}
+
+fn compare(check: bool) -> anyhow::Result<()> {
     let mut stale = Vec::new();
     for (file, content) in files()? {
         let path = shell::root().join(&file);

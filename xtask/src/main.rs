@@ -100,10 +100,11 @@ fn main() -> anyhow::Result<()> {
         Task::Plugins => guests::build_all().map(|_| ()),
         Task::ControlPlane { action } => {
             let cache = shell::cache()?;
+            let testbed = control_plane::Testbed::build(&cache)?;
             match action {
-                Action::Up => control_plane::up(&cache),
-                Action::Down => control_plane::down(&cache),
-                Action::Env => control_plane::env(&cache),
+                Action::Up => testbed.up(),
+                Action::Down => testbed.down(),
+                Action::Env => testbed.env(),
             }
         }
         Task::Package { binary } => package::run(binary.as_deref()),

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check there is, cheapest first.
 
-use crate::{boundaries, control_plane, generate, guests, oracle, shell, tools};
+use crate::control_plane::Testbed;
+use crate::{boundaries, generate, guests, oracle, shell, tools};
 
 /// Runs them all, and ends with one line that counts the tests.
 pub fn run() -> anyhow::Result<()> {
@@ -35,9 +36,10 @@ pub fn run() -> anyhow::Result<()> {
             "--quiet",
         ]),
     )?;
-    generate::run(true)?;
+    generate::check()?;
     let oracle = oracle::ensure_oracle(&cache)?;
-    let binaries = control_plane::ensure_control_plane(&cache)?;
+    let testbed = Testbed::built(&cache);
+    let binaries = testbed.ensure_control_plane()?;
 
     let mut tests = shell::cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
     tests
@@ -63,7 +65,7 @@ pub fn run() -> anyhow::Result<()> {
     let mut counts = Counts::default();
     let result = shell::watch(
         "unit, golden, property, hostile-guest, conformance, registry, control-plane and real-server tests",
-        &mut control_plane::with_control_planes(&cache, &tests)?,
+        &mut testbed.with_control_planes(&tests),
         |line| counts.read(line),
     );
     println!("{} passed, {} failed", counts.passed, counts.failed);

@@ -1,6 +1,7 @@
 //! `cargo xtask up`: a cluster to try things in.
 
-use crate::{control_plane, shell};
+use crate::control_plane::Testbed;
+use crate::shell;
 
 /// What is there from the start: the shortest resource, and a distribution as it ships.
 const SAMPLES: [&str; 2] = ["samples/minimal.yaml", "samples/default.yaml"];
@@ -14,5 +15,5 @@ pub fn run() -> anyhow::Result<()> {
     eprintln!(
         "==> control plane, registry, operator (the first time builds Kubernetes: about ten minutes)"
     );
-    control_plane::playground(&shell::cache()?, &SAMPLES)
+    Testbed::build(&shell::cache()?)?.playground(&SAMPLES)
 }
