@@ -42,7 +42,7 @@ pub fn write(entries: &BTreeMap<String, Entry>) -> anyhow::Result<Vec<u8>> {
     // A header without name and time.
     let gzip = GzBuilder::new()
         .mtime(0)
-        .write(Vec::new(), Compression::best());
+        .write(Vec::new(), Compression::default());
     let mut tar = Builder::new(gzip);
     for (path, entry) in entries {
         let mut header = Header::new_gnu();
