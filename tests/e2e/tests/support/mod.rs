@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod registry;
+mod rights;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -80,7 +81,8 @@ impl Stage {
             .await;
         let namespace = testbed.namespace(prefix).await.unwrap();
         let user = format!("operator-{}", namespace.name());
-        testbed.add_user(&user, Some("system:masters")).unwrap();
+        testbed.add_user(&user, None).unwrap();
+        rights::grant(&client, namespace.name(), &user).await;
         Self {
             namespace,
             client,
