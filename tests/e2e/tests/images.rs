@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-mod support;
-
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use llsd_api::Distribution;
+use llsd_e2e::{Operator, Shelf, condition, config_map, minimal};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
-use support::registry::Shelf;
-use support::{Operator, condition, config_map, minimal};
 
 const STARTER: &str = include_str!("../../../host/render/distributions/starter.yaml");
 const SCHEMA: &str = "llama-stack/0.7";

@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-mod support;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::{Distribution, SchemaPlugin};
+use llsd_e2e::{DEADLINE, Operator, SERVED_BY, Shelf, condition, config_map, minimal};
 use llsd_testbed::{Access, eventually};
 use serde_json::{Value, json};
-use support::registry::Shelf;
-use support::{DEADLINE, Operator, SERVED_BY, condition, config_map, minimal};
 
 /// A public key whose private half nobody has.
 const STRANGER: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";

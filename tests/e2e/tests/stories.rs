@@ -6,8 +6,6 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-mod support;
-
 use std::path::PathBuf;
 
 use k8s_openapi::ByteString;
@@ -15,9 +13,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, Secret};
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use llsd_api::Distribution;
+use llsd_e2e::{Operator, config_map};
 use llsd_servers::{FakeVllm, RELEASES, Release, judge, probe};
 use serde_json::{Value, json};
-use support::{Operator, config_map};
 use tempfile::TempDir;
 
 /// The newest release whose adapter is built in.

@@ -4,9 +4,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
+use llsd_e2e::{Operator, config_map, minimal, phase};
 use serde_json::json;
-
-use crate::support::{Operator, config_map, minimal, phase};
 
 const RESOURCES: usize = 5;
 
@@ -113,11 +112,9 @@ async fn of_the_generated_files_the_current_and_the_previous_stay() {
     }
     let maps: Api<ConfigMap> = operator.api();
     for old in &seen[..2] {
-        llsd_testbed::eventually(&maps, old, crate::support::DEADLINE, "gone", |map| {
-            map.is_none()
-        })
-        .await
-        .unwrap();
+        llsd_testbed::eventually(&maps, old, llsd_e2e::DEADLINE, "gone", |map| map.is_none())
+            .await
+            .unwrap();
     }
     let of_resource = ListParams::default().labels("app.kubernetes.io/component=config");
     let mut left: Vec<String> = maps

@@ -12,12 +12,11 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 use kube::api::{Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
+use llsd_e2e::{DEADLINE, Operator, condition, config_map, minimal};
 use llsd_testbed::eventually;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-use crate::support::{DEADLINE, Operator, condition, config_map, minimal};
 
 /// A certificate that nobody has to trust.
 const AUTHORITY: &str = include_str!("../../../../host/render/tests/authority.pem");

@@ -8,10 +8,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
+use llsd_e2e::{Stage, config_map, minimal, phase};
 use llsd_testbed::Testbed;
 use serde_json::json;
-
-use crate::support::{Stage, config_map, minimal, phase};
 
 const CHANGES: u64 = 20;
 /// A pass over a changed resource takes less, so that the end comes before, within and after it.

@@ -10,10 +10,9 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use llsd_api::Distribution;
 use llsd_api::conversion::{Version, convert};
+use llsd_e2e::{DEADLINE, Stage};
 use llsd_testbed::eventually;
 use serde_json::{Map, Value, json};
-
-use crate::support::{DEADLINE, Stage};
 
 /// One case.
 pub(crate) struct Snapshot {

@@ -8,8 +8,6 @@ mod faults;
 mod first_operator;
 mod process;
 mod rotation;
-#[path = "../support/mod.rs"]
-mod support;
 mod takeover;
 
 use std::collections::BTreeMap;
@@ -24,9 +22,9 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::install_definitions;
+use llsd_e2e::{DEADLINE, Operator, condition, config_map, minimal, phase};
 use llsd_testbed::{Testbed, eventually};
 use serde_json::json;
-use support::{DEADLINE, Operator, condition, config_map, minimal, phase};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_definitions_are_accepted_and_applying_them_again_changes_nothing() {

@@ -6,11 +6,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::{Endpoints, Settings, run};
+use llsd_e2e::{DEADLINE, Stage, minimal, phase};
 use llsd_testbed::{Testbed, eventually};
 use serde_json::json;
 use tokio::sync::oneshot;
-
-use crate::support::{DEADLINE, Stage, minimal, phase};
 
 const LEASE: &str = "llsd-operator";
 

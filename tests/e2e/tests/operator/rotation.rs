@@ -3,10 +3,9 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use llsd_e2e::{DEADLINE, Operator, minimal};
 use llsd_testbed::eventually;
 use serde_json::json;
-
-use crate::support::{DEADLINE, Operator, minimal};
 
 const CANARY: &str = "canary-6f1c0b7e";
 

@@ -13,7 +13,7 @@ use llsd_testbed::eventually;
 use serde_json::json;
 
 use crate::first_operator::{Snapshot, snapshot};
-use crate::support::{DEADLINE, Operator, Stage, condition};
+use llsd_e2e::{DEADLINE, Operator, Stage, condition};
 
 /// What must be the same before and after.
 #[derive(Debug, PartialEq)]

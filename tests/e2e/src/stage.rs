@@ -1,11 +1,5 @@
 //! An operator of its own for each test: one namespace, one user whose requests can be counted.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
-pub(crate) mod registry;
-mod rights;
-
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -22,21 +16,26 @@ use serde_json::Value;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::{phase, rights};
+
 /// Longer than anything here takes on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Label of a `SchemaPlugin`: the namespace whose operator serves it.
-pub(crate) const SERVED_BY: &str = "tests/namespace";
+pub const SERVED_BY: &str = "tests/namespace";
 
 /// A namespace, and a user whose requests can be counted, before an operator runs.
-pub(crate) struct Stage {
-    pub(crate) namespace: Namespace,
-    pub(crate) client: Client,
-    pub(crate) user: String,
+pub struct Stage {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The administrator's client.
+    pub client: Client,
+    /// Who the operator is to the API server.
+    pub user: String,
 }
 
 /// A running operator and the namespace that it serves.
-pub(crate) struct Operator {
+pub struct Operator {
     stage: Stage,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), llsd_controller::Error>>,
@@ -52,17 +51,17 @@ impl std::ops::Deref for Operator {
 
 impl Operator {
     /// Starts one for a namespace whose name begins with `prefix`.
-    pub(crate) async fn start(prefix: &str) -> Self {
+    pub async fn start(prefix: &str) -> Self {
         Stage::set(prefix).await.operate().await
     }
 
     /// Starts one that reaches registries in its own way.
-    pub(crate) async fn start_reaching(prefix: &str, registry: llsd_registry::Settings) -> Self {
+    pub async fn start_reaching(prefix: &str, registry: llsd_registry::Settings) -> Self {
         Stage::set(prefix).await.operate_reaching(registry).await
     }
 
     /// Stops the operator, waits for its end, and leaves everything else as it is.
-    pub(crate) async fn stop(self) -> Stage {
+    pub async fn stop(self) -> Stage {
         self.stop.send(()).unwrap();
         let ended = tokio::time::timeout(DEADLINE, self.task).await;
         ended.unwrap().unwrap().unwrap();
@@ -72,7 +71,7 @@ impl Operator {
 
 impl Stage {
     /// A namespace whose name begins with `prefix`, without an operator.
-    pub(crate) async fn set(prefix: &str) -> Self {
+    pub async fn set(prefix: &str) -> Self {
         let testbed = Testbed::shared().await.unwrap();
         let client = testbed.client("admin").await.unwrap();
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
@@ -91,7 +90,7 @@ impl Stage {
     }
 
     /// What an operator for this namespace alone works with.
-    pub(crate) async fn settings(&self) -> Settings {
+    pub async fn settings(&self) -> Settings {
         let testbed = Testbed::shared().await.unwrap();
         Settings {
             client: testbed.client(&self.user).await.unwrap(),
@@ -111,13 +110,13 @@ impl Stage {
     }
 
     /// Starts an operator.
-    pub(crate) async fn operate(self) -> Operator {
+    pub async fn operate(self) -> Operator {
         let settings = self.settings().await;
         self.operate_with(settings)
     }
 
     /// Starts an operator that reaches registries in its own way.
-    pub(crate) async fn operate_reaching(self, registry: llsd_registry::Settings) -> Operator {
+    pub async fn operate_reaching(self, registry: llsd_registry::Settings) -> Operator {
         let settings = Settings {
             registry: Registry::new(registry).unwrap(),
             ..self.settings().await
@@ -126,7 +125,7 @@ impl Stage {
     }
 
     /// Starts an operator with other settings.
-    pub(crate) fn operate_with(self, settings: Settings) -> Operator {
+    pub fn operate_with(self, settings: Settings) -> Operator {
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
@@ -139,7 +138,7 @@ impl Stage {
     }
 
     /// Access to one kind in the namespace.
-    pub(crate) fn api<K>(&self) -> Api<K>
+    pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
     {
@@ -147,7 +146,7 @@ impl Stage {
     }
 
     /// Creates a resource.
-    pub(crate) async fn create(&self, resource: &Value) -> Distribution {
+    pub async fn create(&self, resource: &Value) -> Distribution {
         let resource = serde_json::from_value(resource.clone()).unwrap();
         self.api()
             .create(&PostParams::default(), &resource)
@@ -156,7 +155,7 @@ impl Stage {
     }
 
     /// Changes a resource.
-    pub(crate) async fn edit(&self, name: &str, change: Value) -> Distribution {
+    pub async fn edit(&self, name: &str, change: Value) -> Distribution {
         let api = self.api::<Distribution>();
         api.patch(name, &PatchParams::default(), &Patch::Merge(change))
             .await
@@ -164,7 +163,7 @@ impl Stage {
     }
 
     /// Waits until a resource's status speaks of its newest spec and satisfies `condition`.
-    pub(crate) async fn wait_for(
+    pub async fn wait_for(
         &self,
         name: &str,
         state: &str,
@@ -187,18 +186,18 @@ impl Stage {
     }
 
     /// Waits until a resource is ready.
-    pub(crate) async fn wait_until_ready(&self, name: &str) -> Distribution {
+    pub async fn wait_until_ready(&self, name: &str) -> Distribution {
         self.wait_for(name, "ready", |cr| phase(cr) == Some(Phase::Ready))
             .await
     }
 
     /// Where the log of requests is now.
-    pub(crate) async fn mark(&self) -> Mark {
+    pub async fn mark(&self) -> Mark {
         Testbed::shared().await.unwrap().audit().mark().unwrap()
     }
 
     /// What the operator asked of the API server since, apart from watches, as `verb resource name`.
-    pub(crate) async fn requests_since(&self, mark: Mark) -> Vec<String> {
+    pub async fn requests_since(&self, mark: Mark) -> Vec<String> {
         let testbed = Testbed::shared().await.unwrap();
         let requests = testbed.audit().requests(&self.user, mark).unwrap();
         let is_request = |one: &&AuditedRequest| one.verb != "watch";
@@ -213,45 +212,11 @@ impl Stage {
     }
 
     /// What the operator wrote since.
-    pub(crate) async fn writes_since(&self, mark: Mark) -> Vec<String> {
+    pub async fn writes_since(&self, mark: Mark) -> Vec<String> {
         let is_write = |one: &String| !one.starts_with("get ") && !one.starts_with("list ");
         let requests = self.requests_since(mark).await;
         requests.into_iter().filter(is_write).collect()
     }
-}
-
-/// Phase of a resource.
-pub(crate) fn phase(cr: &Distribution) -> Option<Phase> {
-    cr.status.as_ref()?.phase
-}
-
-/// A condition of a resource as `(status, reason, message)`.
-pub(crate) fn condition(cr: &Distribution, kind: &str) -> Option<(String, String, String)> {
-    let conditions = &cr.status.as_ref()?.conditions;
-    let found = conditions.iter().find(|one| one.type_ == kind)?;
-    Some((
-        found.status.clone(),
-        found.reason.clone(),
-        found.message.clone(),
-    ))
-}
-
-/// The ConfigMap that a resource's configuration is in.
-pub(crate) fn config_map(cr: &Distribution) -> String {
-    cr.status
-        .as_ref()
-        .unwrap()
-        .config_generation
-        .as_ref()
-        .unwrap()
-        .config_map_name
-        .clone()
-        .unwrap()
-}
-
-/// `samples/minimal.yaml`.
-pub(crate) fn minimal() -> Value {
-    serde_saphyr::from_str(include_str!("../../../../samples/minimal.yaml")).unwrap()
 }
 
 fn host() -> &'static Host {

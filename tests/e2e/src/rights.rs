@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::DEADLINE;
+use crate::DEADLINE;
 
-const CLUSTER: &str = include_str!("../../../../deploy/kustomize/rbac/cluster.yaml");
-const RESOURCES: &str = include_str!("../../../../deploy/kustomize/rbac/resources.yaml");
-const OWN_NAMESPACE: &str = include_str!("../../../../deploy/kustomize/rbac/own-namespace.yaml");
+const CLUSTER: &str = include_str!("../../../deploy/kustomize/rbac/cluster.yaml");
+const RESOURCES: &str = include_str!("../../../deploy/kustomize/rbac/resources.yaml");
+const OWN_NAMESPACE: &str = include_str!("../../../deploy/kustomize/rbac/own-namespace.yaml");
 
 /// Lets a user do what the operator of one namespace may, and waits until the API server agrees.
 pub(crate) async fn grant(client: &Client, namespace: &str, user: &str) {

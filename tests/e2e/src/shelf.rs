@@ -6,12 +6,14 @@ use llsd_registry::{Keyring, Labelling};
 use llsd_testbed::{Access, Registry, RegistryOptions};
 
 /// A registry over plain HTTP.
-pub(crate) struct Shelf {
-    pub(crate) registry: Registry,
+pub struct Shelf {
+    /// The registry itself.
+    pub registry: Registry,
 }
 
 impl Shelf {
-    pub(crate) async fn start(access: Access) -> Self {
+    /// Starts an empty one.
+    pub async fn start(access: Access) -> Self {
         let options = RegistryOptions { tls: false, access };
         Self {
             registry: Registry::start(&options).await.unwrap(),
@@ -19,12 +21,12 @@ impl Shelf {
     }
 
     /// A reference to something in it.
-    pub(crate) fn reference(&self, rest: &str) -> String {
+    pub fn reference(&self, rest: &str) -> String {
         format!("{}/{rest}", self.registry.host())
     }
 
     /// Settings that reach it.
-    pub(crate) fn settings(&self) -> llsd_registry::Settings {
+    pub fn settings(&self) -> llsd_registry::Settings {
         llsd_registry::Settings {
             plain_http: vec![self.registry.host().to_owned()],
             allowed: vec!["127.0.0.1".parse().unwrap()],
@@ -33,12 +35,12 @@ impl Shelf {
     }
 
     /// Its `config.json`, as `docker login` writes it.
-    pub(crate) fn docker_config(&self) -> Vec<u8> {
+    pub fn docker_config(&self) -> Vec<u8> {
         std::fs::read(self.registry.docker_config().join("config.json")).unwrap()
     }
 
     /// Pushes an image without labels as `repository:bare`.
-    pub(crate) async fn push_bare(&self, repository: &str) -> String {
+    pub async fn push_bare(&self, repository: &str) -> String {
         let reference = self.reference(&format!("{repository}:bare"));
         let layer = self.registry.docker_config().join("layer.tar");
         std::fs::write(&layer, [0; 1024]).unwrap();
@@ -49,7 +51,7 @@ impl Shelf {
     }
 
     /// Pushes an image with a configuration on it.
-    pub(crate) async fn push_labelled(
+    pub async fn push_labelled(
         &self,
         repository: &str,
         tag: &str,
@@ -77,7 +79,7 @@ impl Shelf {
     }
 
     /// Pushes a shipped component with the real command.
-    pub(crate) fn push_plugin(&self, name: &str, rest: &str) -> String {
+    pub fn push_plugin(&self, name: &str, rest: &str) -> String {
         let reference = self.reference(rest);
         let file = PathBuf::from(variable("LLSD_PLUGINS")).join(format!("{name}.wasm"));
         let pushed = std::process::Command::new(variable("LLSD_BIN"))
@@ -85,7 +87,7 @@ impl Shelf {
             .arg(file)
             .args(["--plain-http", self.registry.host()])
             .env("DOCKER_CONFIG", self.registry.docker_config())
-            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .env("XDG_CACHE_HOME", self.registry.docker_config())
             .output()
             .unwrap();
         let talk = String::from_utf8_lossy(&pushed.stderr);

@@ -1,0 +1,39 @@
+//! A resource, as a test writes it and reads its status.
+
+use llsd_api::Distribution;
+use llsd_api::v1alpha2::Phase;
+use serde_json::Value;
+
+/// Phase of a resource.
+pub fn phase(cr: &Distribution) -> Option<Phase> {
+    cr.status.as_ref()?.phase
+}
+
+/// A condition of a resource as `(status, reason, message)`.
+pub fn condition(cr: &Distribution, kind: &str) -> Option<(String, String, String)> {
+    let conditions = &cr.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|one| one.type_ == kind)?;
+    Some((
+        found.status.clone(),
+        found.reason.clone(),
+        found.message.clone(),
+    ))
+}
+
+/// The ConfigMap that a resource's configuration is in.
+pub fn config_map(cr: &Distribution) -> String {
+    cr.status
+        .as_ref()
+        .unwrap()
+        .config_generation
+        .as_ref()
+        .unwrap()
+        .config_map_name
+        .clone()
+        .unwrap()
+}
+
+/// `samples/minimal.yaml`.
+pub fn minimal() -> Value {
+    serde_saphyr::from_str(include_str!("../../../samples/minimal.yaml")).unwrap()
+}
