@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod process;
 mod resource;
 mod rights;
 mod shelf;
 mod stage;
+mod webhooks;
 
+pub use process::Process;
 pub use resource::{condition, config_map, minimal, phase};
+pub use rights::{Right, granted};
 pub use shelf::Shelf;
-pub use stage::{DEADLINE, Operator, SERVED_BY, Stage};
+pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins};
+pub use webhooks::serve_webhooks;

@@ -1,19 +1,20 @@
 //! The rights of the shipped manifests, granted to the user that an operator of the tests is.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::rbac::v1::{
-    ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject,
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
+use llsd_controller::Scope;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::OnceCell;
 
 use crate::DEADLINE;
 
@@ -21,59 +22,113 @@ const CLUSTER: &str = include_str!("../../../deploy/kustomize/rbac/cluster.yaml"
 const RESOURCES: &str = include_str!("../../../deploy/kustomize/rbac/resources.yaml");
 const OWN_NAMESPACE: &str = include_str!("../../../deploy/kustomize/rbac/own-namespace.yaml");
 
-/// Lets a user do what the operator of one namespace may, and waits until the API server agrees.
-pub(crate) async fn grant(client: &Client, namespace: &str, user: &str) {
+/// One verb on one kind, as the shipped roles grant it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// Whether it is for the operator's own namespace, and not for those that it serves.
+    pub is_own: bool,
+    /// The API group.
+    pub group: String,
+    /// The resource, with its subresource if it is for one: `deployments/scale`.
+    pub resource: String,
+    /// The verb.
+    pub verb: String,
+}
+
+/// Every right that the shipped roles grant to an operator.
+pub fn granted() -> BTreeSet<Right> {
+    let of_cluster = [CLUSTER, RESOURCES].map(|file| {
+        let role: ClusterRole = shipped(file, "ClusterRole");
+        (false, role.rules.unwrap())
+    });
+    let own: Role = shipped(OWN_NAMESPACE, "Role");
+    let rules = of_cluster.into_iter().chain([(true, own.rules.unwrap())]);
+    rules
+        .flat_map(|(is_own, rules)| rules.into_iter().flat_map(move |one| rights(is_own, one)))
+        .collect()
+}
+
+fn rights(is_own: bool, rule: PolicyRule) -> Vec<Right> {
+    let mut rights = Vec::new();
+    for group in rule.api_groups.unwrap() {
+        for resource in rule.resources.iter().flatten() {
+            let right = |verb: &String| Right {
+                is_own,
+                group: group.clone(),
+                resource: resource.clone(),
+                verb: verb.clone(),
+            };
+            rights.extend(rule.verbs.iter().map(right));
+        }
+    }
+    rights
+}
+
+/// Lets a user do what an operator at `home` may, and waits until the API server agrees.
+pub(crate) async fn grant(client: &Client, user: &str, home: &str, scope: &Scope) {
     let cluster: ClusterRole = shipped(CLUSTER, "ClusterRole");
     let resources: ClusterRole = shipped(RESOURCES, "ClusterRole");
     let own: Role = shipped(OWN_NAMESPACE, "Role");
-    static SHIPPED: OnceCell<()> = OnceCell::const_new();
-    SHIPPED
-        .get_or_init(async || {
-            for role in [&cluster, &resources] {
-                apply(&Api::all(client.clone()), role).await;
-            }
-        })
-        .await;
-
-    let subjects = Some(vec![Subject {
-        kind: "User".to_owned(),
-        name: user.to_owned(),
-        api_group: Some("rbac.authorization.k8s.io".to_owned()),
-        namespace: None,
-    }]);
-    let reference = |kind: &str, name: String| RoleRef {
-        api_group: "rbac.authorization.k8s.io".to_owned(),
-        kind: kind.to_owned(),
-        name,
-    };
-    let named = |name: String| ObjectMeta {
-        name: Some(name),
-        ..ObjectMeta::default()
-    };
-    let everywhere = ClusterRoleBinding {
-        metadata: named(user.to_owned()),
-        role_ref: reference("ClusterRole", cluster.name_any()),
-        subjects: subjects.clone(),
-    };
-    apply(&Api::all(client.clone()), &everywhere).await;
+    for role in [&cluster, &resources] {
+        apply(&Api::all(client.clone()), role).await;
+    }
     let own = Role {
         metadata: named(own.name_any()),
         ..own
     };
-    apply(&Api::namespaced(client.clone(), namespace), &own).await;
-    let here = [
-        reference("Role", own.name_any()),
-        reference("ClusterRole", resources.name_any()),
-    ];
-    for role_ref in here {
-        let binding = RoleBinding {
-            metadata: named(role_ref.name.clone()),
-            role_ref,
-            subjects: subjects.clone(),
-        };
-        apply(&Api::namespaced(client.clone(), namespace), &binding).await;
+    apply(&Api::namespaced(client.clone(), home), &own).await;
+
+    bind_everywhere(client, user, &cluster).await;
+    bind(client, home, user, "Role", own.name_any()).await;
+    match scope {
+        Scope::Cluster => bind_everywhere(client, user, &resources).await,
+        Scope::Namespace(served) => {
+            bind(client, served, user, "ClusterRole", resources.name_any()).await;
+        }
     }
-    wait_until_effective(client, namespace, user).await;
+    wait_until_effective(client, user, scope).await;
+}
+
+async fn bind_everywhere(client: &Client, user: &str, role: &ClusterRole) {
+    let binding = ClusterRoleBinding {
+        metadata: named(format!("{user}-{}", role.name_any())),
+        role_ref: reference("ClusterRole", role.name_any()),
+        subjects: Some(vec![subject(user)]),
+    };
+    apply(&Api::all(client.clone()), &binding).await;
+}
+
+async fn bind(client: &Client, namespace: &str, user: &str, kind: &str, role: String) {
+    let binding = RoleBinding {
+        metadata: named(role.clone()),
+        role_ref: reference(kind, role),
+        subjects: Some(vec![subject(user)]),
+    };
+    apply(&Api::namespaced(client.clone(), namespace), &binding).await;
+}
+
+fn named(name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        ..ObjectMeta::default()
+    }
+}
+
+fn reference(kind: &str, name: String) -> RoleRef {
+    RoleRef {
+        api_group: "rbac.authorization.k8s.io".to_owned(),
+        kind: kind.to_owned(),
+        name,
+    }
+}
+
+fn subject(user: &str) -> Subject {
+    Subject {
+        kind: "User".to_owned(),
+        name: user.to_owned(),
+        api_group: Some("rbac.authorization.k8s.io".to_owned()),
+        namespace: None,
+    }
 }
 
 /// The one object of a kind in a file.
@@ -94,7 +149,11 @@ where
 }
 
 /// The authorizer hears of new bindings a moment after they are stored.
-async fn wait_until_effective(client: &Client, namespace: &str, user: &str) {
+async fn wait_until_effective(client: &Client, user: &str, scope: &Scope) {
+    let namespace = match scope {
+        Scope::Namespace(namespace) => Some(namespace.as_str()),
+        Scope::Cluster => None,
+    };
     let review = |group: &str, resource: &str, namespace: Option<&str>| SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: Some(user.to_owned()),
@@ -110,8 +169,8 @@ async fn wait_until_effective(client: &Client, namespace: &str, user: &str) {
         ..SubjectAccessReview::default()
     };
     let wanted = [
-        review("apps", "deployments", Some(namespace)),
-        review("", "secrets", Some(namespace)),
+        review("apps", "deployments", namespace),
+        review("", "secrets", namespace),
         review("llamastack.io", "schemaplugins", None),
     ];
     let api = Api::<SubjectAccessReview>::all(client.clone());

@@ -1,5 +1,6 @@
 //! An operator of its own for each test: one namespace, one user whose requests can be counted.
 
+use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -12,11 +13,14 @@ use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions, 
 use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
 use llsd_registry::{Keyring, Registry};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::{phase, rights};
+use crate::phase;
+use crate::rights::grant;
 
 /// Longer than anything here takes on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -25,13 +29,22 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub const SERVED_BY: &str = "tests/namespace";
 
 /// A namespace, and a user whose requests can be counted, before an operator runs.
+///
+/// The user has the rights of the shipped manifests. A request of it that is forbidden fails the
+/// test, at its end.
 pub struct Stage {
+    /// The control plane.
+    pub testbed: &'static Testbed,
     /// The namespace.
     pub namespace: Namespace,
     /// The administrator's client.
     pub client: Client,
     /// Who the operator is to the API server.
     pub user: String,
+    /// The operator's own namespace, where that is another one.
+    pub home: Option<Namespace>,
+    scope: Scope,
+    begun: Mark,
 }
 
 /// A running operator and the namespace that it serves.
@@ -70,36 +83,78 @@ impl Operator {
 }
 
 impl Stage {
-    /// A namespace whose name begins with `prefix`, without an operator.
+    /// A namespace of the control plane that all tests share, whose name begins with `prefix`.
     pub async fn set(prefix: &str) -> Self {
-        let testbed = Testbed::shared().await.unwrap();
-        let client = testbed.client("admin").await.unwrap();
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
+        let testbed = Testbed::shared().await.unwrap();
         INSTALLED
-            .get_or_init(async || install_definitions(&client, None).await.unwrap())
+            .get_or_init(async || {
+                let client = testbed.client("admin").await.unwrap();
+                install_definitions(&client, None).await.unwrap();
+            })
             .await;
+        Self::set_on(testbed, prefix).await
+    }
+
+    /// A namespace of a control plane that has the definitions.
+    pub async fn set_on(testbed: &'static Testbed, prefix: &str) -> Self {
         let namespace = testbed.namespace(prefix).await.unwrap();
+        let scope = Scope::Namespace(namespace.name().to_owned());
+        Self::granted(testbed, namespace, None, scope).await
+    }
+
+    /// A namespace of a control plane that has the definitions, for an operator that is at home in
+    /// another one.
+    pub async fn set_apart(testbed: &'static Testbed, prefix: &str) -> Self {
+        let namespace = testbed.namespace(prefix).await.unwrap();
+        let home = testbed.namespace("home").await.unwrap();
+        let scope = Scope::Namespace(namespace.name().to_owned());
+        Self::granted(testbed, namespace, Some(home), scope).await
+    }
+
+    /// A namespace of a control plane that has the definitions, for an operator that serves all
+    /// namespaces and is at home in another one.
+    pub async fn set_across(testbed: &'static Testbed, prefix: &str) -> Self {
+        let namespace = testbed.namespace(prefix).await.unwrap();
+        let home = testbed.namespace("home").await.unwrap();
+        Self::granted(testbed, namespace, Some(home), Scope::Cluster).await
+    }
+
+    async fn granted(
+        testbed: &'static Testbed,
+        namespace: Namespace,
+        home: Option<Namespace>,
+        scope: Scope,
+    ) -> Self {
+        let client = testbed.client("admin").await.unwrap();
         let user = format!("operator-{}", namespace.name());
         testbed.add_user(&user, None).unwrap();
-        rights::grant(&client, namespace.name(), &user).await;
+        let begun = testbed.audit().mark().unwrap();
+        let at = home.as_ref().unwrap_or(&namespace).name();
+        grant(&client, &user, at, &scope).await;
         Self {
+            testbed,
             namespace,
             client,
             user,
+            home,
+            scope,
+            begun,
         }
     }
 
-    /// What an operator for this namespace alone works with.
+    /// What an operator works with.
     pub async fn settings(&self) -> Settings {
-        let testbed = Testbed::shared().await.unwrap();
+        let namespace = self.namespace.name();
+        let home = self.home.as_ref().unwrap_or(&self.namespace).name();
         Settings {
-            client: testbed.client(&self.user).await.unwrap(),
+            client: self.testbed.client(&self.user).await.unwrap(),
             plugins: plugins(),
-            scope: Scope::Namespace(self.namespace.name().to_owned()),
-            home: self.namespace.name().to_owned(),
+            scope: self.scope.clone(),
+            home: home.to_owned(),
             host: host().clone(),
             // Definitions of plugins belong to no namespace; those of other tests are not ours.
-            plugin_selector: Some(format!("{SERVED_BY}={}", self.namespace.name())),
+            plugin_selector: Some(format!("{SERVED_BY}={namespace}")),
             registry: Registry::new(llsd_registry::Settings::default()).unwrap(),
             keyring: Keyring::empty(),
             workers: 4,
@@ -191,15 +246,45 @@ impl Stage {
             .await
     }
 
+    /// Waits until there is no such object.
+    pub async fn wait_until_gone<K>(&self, name: &str)
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let is_gone = |one: Option<&K>| one.is_none();
+        eventually(&self.api::<K>(), name, DEADLINE, "gone", is_gone)
+            .await
+            .unwrap();
+    }
+
     /// Where the log of requests is now.
     pub async fn mark(&self) -> Mark {
-        Testbed::shared().await.unwrap().audit().mark().unwrap()
+        self.testbed.audit().mark().unwrap()
+    }
+
+    /// Applies objects to the namespace, as their author would.
+    pub async fn apply(&self, objects: &[Value]) {
+        let kubectl = self.testbed.kubectl("admin").unwrap();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let done = kubectl
+            .namespace(self.namespace.name())
+            .args(["apply", "-f", "-"])
+            .input(list.to_string())
+            .run()
+            .await
+            .unwrap();
+        done.success().unwrap();
     }
 
     /// What the operator asked of the API server since, apart from watches, as `verb resource name`.
     pub async fn requests_since(&self, mark: Mark) -> Vec<String> {
-        let testbed = Testbed::shared().await.unwrap();
-        let requests = testbed.audit().requests(&self.user, mark).unwrap();
+        let requests = self.audited(mark);
         let is_request = |one: &&AuditedRequest| one.verb != "watch";
         let text = |one: &AuditedRequest| {
             let resource = match one.subresource.as_str() {
@@ -211,6 +296,11 @@ impl Stage {
         requests.iter().filter(is_request).map(text).collect()
     }
 
+    /// Every request of the operator since, as the API server saw it.
+    pub fn audited(&self, since: Mark) -> Vec<AuditedRequest> {
+        self.testbed.audit().requests(&self.user, since).unwrap()
+    }
+
     /// What the operator wrote since.
     pub async fn writes_since(&self, mark: Mark) -> Vec<String> {
         let is_write = |one: &String| !one.starts_with("get ") && !one.starts_with("list ");
@@ -219,7 +309,22 @@ impl Stage {
     }
 }
 
-fn host() -> &'static Host {
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let mut refused = self.audited(self.begun);
+        refused.retain(|one| one.code == 403);
+        assert!(
+            refused.is_empty(),
+            "the shipped roles lack something: {refused:#?}"
+        );
+    }
+}
+
+/// Loads plugins.
+pub fn host() -> &'static Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     HOST.get_or_init(|| {
         // A test binary cannot compile as a child process of itself; the real one can.
@@ -233,7 +338,8 @@ fn host() -> &'static Host {
     })
 }
 
-fn plugins() -> Vec<Plugin> {
+/// The adapters inside the binary, loaded once.
+pub fn plugins() -> Vec<Plugin> {
     static LOADED: OnceLock<Vec<Plugin>> = OnceLock::new();
     let load = || {
         let host = host();

@@ -75,7 +75,8 @@ impl AuditLog {
 fn requests_of(user: &str, lines: &str) -> Result<Vec<AuditedRequest>> {
     let mut seen = BTreeSet::new();
     let mut requests = Vec::new();
-    for line in lines.lines() {
+    // Most lines are of others, and looking is quicker than reading.
+    for line in lines.lines().filter(|line| line.contains(user)) {
         let event: Event = serde_json::from_str(line).context("an audit line is damaged")?;
         if event.user.username != user {
             continue;

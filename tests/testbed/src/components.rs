@@ -98,6 +98,8 @@ pub(crate) fn api_server_arguments(port: u16, etcd_port: u16) -> Vec<String> {
             "--allow-privileged=true",
             // A loaded machine delays the simulated node's heartbeat; its pods must stay ready.
             "--disable-admission-plugins=TaintNodesByCondition",
+            // As on OpenShift: an owner is named only by who may write its finalizers.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
             "--audit-policy-file=audit-policy.json",
             // A request is in the log before its answer is complete, so that tests can count.
             "--audit-log-mode=blocking",

@@ -2,24 +2,21 @@
 //! and these tests want all of them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use axum::http::{Method, Request};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use kube::config::Kubeconfig;
 use kube::core::Status;
-use kube::{Client, Config};
-use llsd_api::{DISTRIBUTION_CRD_NAME, Webhook, distribution_crd};
+use llsd_api::{DISTRIBUTION_CRD_NAME, distribution_crd};
 use llsd_controller::{install_admission, install_definitions};
-use llsd_plugin::{Host, HostConfig, Origin, Plugin};
-use llsd_render::distributions;
+use llsd_e2e::serve_webhooks;
 use llsd_testbed::{Release, Testbed, until};
-use llsd_webhook::{Knowledge, Periods, Reached};
+use llsd_webhook::Periods;
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, oneshot, watch};
+use tokio::sync::OnceCell;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
@@ -79,7 +76,13 @@ impl Plane {
         let testbed = Testbed::start(release).await.unwrap();
         let client = testbed.client("admin").await.unwrap();
         leave_legacy(&client).await.unwrap();
-        let webhook = serve(&testbed, periods).await.unwrap();
+        let webhook = serve_webhooks(
+            testbed.kubeconfig("admin").unwrap(),
+            SECRET_NAMESPACE,
+            periods,
+        )
+        .await
+        .unwrap();
         install_definitions(&client, Some(&webhook)).await.unwrap();
         install_admission(&client, &webhook).await.unwrap();
         wait_for_layers(&client).await.unwrap();
@@ -126,46 +129,6 @@ async fn leave_legacy(client: &Client) -> Result<()> {
         .await?;
     }
     Ok(())
-}
-
-/// Serves the webhooks of a plane for as long as the process lives.
-///
-/// The first test that needs the plane starts them and may end before the others, so they have a
-/// thread and a runtime of their own.
-async fn serve(testbed: &Testbed, periods: Periods) -> Result<Webhook> {
-    let kubeconfig = testbed.kubeconfig("admin")?;
-    let (told, tell) = oneshot::channel();
-    std::thread::spawn(move || -> Result<()> {
-        tokio::runtime::Runtime::new()?.block_on(async {
-            let config = Kubeconfig::read_from(kubeconfig)?;
-            let config = Config::from_custom_kubeconfig(config, &Default::default()).await?;
-            let knowledge = Knowledge::new(plugins(), &distributions::builtin());
-            let server = llsd_webhook::start(llsd_webhook::Settings {
-                client: Client::try_from(config)?,
-                knowledge: watch::channel(Arc::new(knowledge)).1,
-                listen: ([127, 0, 0, 1], 0).into(),
-                reached: Reached::Directly,
-                namespace: SECRET_NAMESPACE.to_owned(),
-                secret: llsd_webhook::SECRET_NAME.to_owned(),
-                periods,
-            })
-            .await?;
-            let _ = told.send(server.webhook().clone());
-            server.run(std::future::pending()).await?;
-            Ok(())
-        })
-    });
-    tell.await.context("the webhooks did not start")
-}
-
-fn plugins() -> Arc<[Plugin]> {
-    static LOADED: OnceLock<Arc<[Plugin]>> = OnceLock::new();
-    let load = || {
-        let host = Host::new(HostConfig::default()).unwrap();
-        let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
-        llsd_builtin::ADAPTERS.iter().map(load).collect()
-    };
-    LOADED.get_or_init(load).clone()
 }
 
 /// A policy takes effect some seconds after it was made.

@@ -112,9 +112,7 @@ async fn of_the_generated_files_the_current_and_the_previous_stay() {
     }
     let maps: Api<ConfigMap> = operator.api();
     for old in &seen[..2] {
-        llsd_testbed::eventually(&maps, old, llsd_e2e::DEADLINE, "gone", |map| map.is_none())
-            .await
-            .unwrap();
+        operator.wait_until_gone::<ConfigMap>(old).await;
     }
     let of_resource = ListParams::default().labels("app.kubernetes.io/component=config");
     let mut left: Vec<String> = maps

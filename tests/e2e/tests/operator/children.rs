@@ -14,7 +14,6 @@ use kube::api::{Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
 use llsd_e2e::{DEADLINE, Operator, condition, config_map, minimal};
 use llsd_testbed::eventually;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -72,9 +71,13 @@ async fn objects_come_and_go_with_their_fields_and_keep_what_others_add() {
 
     let none = json!({"spec": {"networking": null, "workload": null}});
     operator.edit("minimal", none).await;
-    gone::<Ingress>(&operator, "minimal-ingress").await;
-    gone::<NetworkPolicy>(&operator, "minimal-network-policy").await;
-    gone::<PodDisruptionBudget>(&operator, "minimal-pdb").await;
+    operator.wait_until_gone::<Ingress>("minimal-ingress").await;
+    operator
+        .wait_until_gone::<NetworkPolicy>("minimal-network-policy")
+        .await;
+    operator
+        .wait_until_gone::<PodDisruptionBudget>("minimal-pdb")
+        .await;
     let cr = operator.wait_until_ready("minimal").await;
     assert_eq!(cr.status.unwrap().route_url, None);
 }
@@ -123,7 +126,9 @@ async fn an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back() {
             json!({"spec": {"workload": {"autoscaling": null}}}),
         )
         .await;
-    gone::<HorizontalPodAutoscaler>(&operator, "minimal-hpa").await;
+    operator
+        .wait_until_gone::<HorizontalPodAutoscaler>("minimal-hpa")
+        .await;
     let back =
         |one: Option<&Deployment>| one.and_then(|one| one.spec.as_ref()?.replicas) == Some(3);
     eventually(&deployments, "minimal", DEADLINE, "three again", back)
@@ -267,7 +272,9 @@ async fn authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves()
     operator
         .edit("minimal", json!({"spec": {"networking": null}}))
         .await;
-    gone::<ConfigMap>(&operator, "minimal-ca-bundle").await;
+    operator
+        .wait_until_gone::<ConfigMap>("minimal-ca-bundle")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,23 +326,6 @@ where
         + DeserializeOwned,
 {
     operator.api::<K>().get(name).await.unwrap()
-}
-
-async fn gone<K>(operator: &Operator, name: &str)
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned
-        + Serialize
-        + Send
-        + 'static,
-{
-    eventually(&operator.api::<K>(), name, DEADLINE, "gone", |one| {
-        one.is_none()
-    })
-    .await
-    .unwrap();
 }
 
 /// Writes a Secret, over the one that may be there.

@@ -1,6 +1,5 @@
 //! What happens to an operator must not happen to what it runs.
 
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -8,45 +7,18 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_e2e::{Stage, config_map, minimal, phase};
-use llsd_testbed::Testbed;
+use llsd_e2e::{Process, Stage, config_map, minimal, phase};
 use serde_json::json;
 
 const CHANGES: u64 = 20;
 /// A pass over a changed resource takes less, so that the end comes before, within and after it.
 const LONGEST_LIFE: Duration = Duration::from_millis(1500);
 
-/// The program itself, ended without warning when dropped.
-struct Process(Child);
-
-impl Process {
-    async fn start(stage: &Stage) -> Self {
-        let program = std::env::var("LLSD_BIN").expect("LLSD_BIN names the binary llsd");
-        let testbed = Testbed::shared().await.unwrap();
-        let child = Command::new(program)
-            .args(["operator", "--namespace", stage.namespace.name()])
-            .args(["--operator-namespace", stage.namespace.name()])
-            .env("KUBECONFIG", testbed.kubeconfig(&stage.user).unwrap())
-            .env("RUST_LOG", "warn")
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_is_killed_at_any_moment_leaves_a_cluster_that_converges() {
     let stage = Stage::set("killed").await;
     stage.create(&minimal()).await;
-    let first = Process::start(&stage).await;
+    let first = Process::start(&stage);
     let mut cr = stage
         .wait_for("minimal", "ready", |cr| phase(cr) == Some(Phase::Ready))
         .await;
@@ -56,7 +28,7 @@ async fn an_operator_that_is_killed_at_any_moment_leaves_a_cluster_that_converge
     for number in 0..CHANGES {
         let change = json!({"spec": {"resources": {"models": [format!("model-{number}")]}}});
         cr = stage.edit("minimal", change).await;
-        let process = Process::start(&stage).await;
+        let process = Process::start(&stage);
         // The moment of death is what varies; nothing is waited for.
         tokio::time::sleep(LONGEST_LIFE.mul_f64(fastrand::f64())).await;
         drop(process);
@@ -67,7 +39,7 @@ async fn an_operator_that_is_killed_at_any_moment_leaves_a_cluster_that_converge
         let mounted = volumes.filter_map(|volume| volume.config_map).next();
         maps.get(&mounted.unwrap().name).await.unwrap();
     }
-    let _last = Process::start(&stage).await;
+    let _last = Process::start(&stage);
     let is_newest = |now: &Distribution| {
         phase(now) == Some(Phase::Ready) && now.metadata.generation == cr.metadata.generation
     };

@@ -463,43 +463,14 @@ async fn a_deleted_resource_takes_its_objects_with_it() {
         .await
         .unwrap();
 
-    let name = config_map(&cr);
-    eventually(
-        &operator.api::<Deployment>(),
-        "minimal",
-        DEADLINE,
-        "gone",
-        |one| one.is_none(),
-    )
-    .await
-    .unwrap();
-    eventually(
-        &operator.api::<Service>(),
-        "minimal-service",
-        DEADLINE,
-        "gone",
-        |one| one.is_none(),
-    )
-    .await
-    .unwrap();
-    eventually(
-        &operator.api::<ServiceAccount>(),
-        "minimal-sa",
-        DEADLINE,
-        "gone",
-        |one| one.is_none(),
-    )
-    .await
-    .unwrap();
-    eventually(
-        &operator.api::<ConfigMap>(),
-        &name,
-        DEADLINE,
-        "gone",
-        |one| one.is_none(),
-    )
-    .await
-    .unwrap();
+    operator.wait_until_gone::<Deployment>("minimal").await;
+    operator.wait_until_gone::<Service>("minimal-service").await;
+    operator
+        .wait_until_gone::<ServiceAccount>("minimal-sa")
+        .await;
+    operator
+        .wait_until_gone::<ConfigMap>(&config_map(&cr))
+        .await;
     let left = operator
         .api::<Distribution>()
         .list(&ListParams::default())

@@ -1,0 +1,415 @@
+//! The shipped roles: all that they grant is used, and nothing that is needed is missing.
+//!
+//! One operator for the whole cluster, at home in a namespace of its own, does everything that an
+//! operator does. It has a control plane to itself, because webhooks and stored versions belong to the
+//! whole of it. What it asked for stands in the audit log.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution, SchemaPlugin, Webhook};
+use llsd_controller::{Endpoints, Settings, install_admission, install_definitions};
+use llsd_e2e::{
+    DEADLINE, Operator, Right, SERVED_BY, Shelf, Stage, condition, config_map, granted, minimal,
+    serve_webhooks,
+};
+use llsd_registry::Registry;
+use llsd_testbed::{Access, AuditedRequest, Release, Testbed, eventually, until};
+use llsd_webhook::Periods;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// Asked for inside the API server, whenever a child names its owner, so that no log tells of it; the
+/// testbed refuses every child without it.
+const UNSEEN: (&str, &str) = ("llamastackdistributions/finalizers", "update");
+
+/// A certificate whose successor is announced at once, and serves long after the test.
+const SOON_ANNOUNCED: Periods = Periods {
+    valid: Duration::from_secs(3600),
+    renew_before: Duration::from_secs(3599),
+    settle: Duration::from_secs(1800),
+    overlap: Duration::from_secs(1800),
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_right_that_is_shipped_is_used() {
+    static PLANE: OnceCell<Testbed> = OnceCell::const_new();
+    let testbed = PLANE
+        .get_or_init(async || Testbed::start(Release::Newest).await.unwrap())
+        .await;
+    let admin = testbed.client("admin").await.unwrap();
+    install_definitions(&admin, None).await.unwrap();
+    let stage = Stage::set_across(testbed, "rights").await;
+    let begun = stage.mark().await;
+
+    publish_webhooks(&stage).await;
+    leave_unmigrated(&stage).await;
+    let shelf = Shelf::start(Access::Anyone).await;
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics_at = metrics.local_addr().unwrap();
+    let settings = Settings {
+        registry: Registry::new(shelf.settings()).unwrap(),
+        identity: Some("first".to_owned()),
+        endpoints: Endpoints {
+            probes: None,
+            metrics: Some(metrics),
+        },
+        ..stage.settings().await
+    };
+    let operator = stage.operate_with(settings);
+    wait_until_migrated(&operator).await;
+    grow_and_shrink(&operator).await;
+    meet_others(&operator).await;
+    replace_plugins(&operator, &shelf).await;
+    let asked = reqwest::Client::builder()
+        .tls_danger_accept_invalid_certs(true)
+        .build()
+        .unwrap()
+        .get(format!("https://{metrics_at}/metrics"))
+        .bearer_auth(token(&operator).await)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(asked.status(), 403, "who may read nothing reads no metrics");
+
+    let home = operator.home.as_ref().unwrap().name().to_owned();
+    let stage = operator.stop().await;
+    let requests = stage.audited(begun);
+    let used: BTreeSet<Right> = requests.iter().flat_map(|one| used(one, &home)).collect();
+    let is_seen = |right: &&Right| (&*right.resource, &*right.verb) != UNSEEN;
+    let granted = granted();
+    let unused: Vec<_> = granted
+        .difference(&used)
+        .filter(is_seen)
+        .map(|right| {
+            let place = if right.is_own { "at home" } else { "served" };
+            format!(
+                "{} {} {} ({place})",
+                right.verb, right.group, right.resource
+            )
+        })
+        .collect();
+    assert!(
+        unused.is_empty(),
+        "granted and never used:\n{}",
+        unused.join("\n")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_one_namespace_has_all_that_it_needs_at_home() {
+    let testbed = Testbed::shared().await.unwrap();
+    let admin = testbed.client("admin").await.unwrap();
+    install_definitions(&admin, None).await.unwrap();
+    let stage = Stage::set_apart(testbed, "apart").await;
+    let settings = Settings {
+        identity: Some("first".to_owned()),
+        ..stage.settings().await
+    };
+    let operator = stage.operate_with(settings);
+    operator.apply(&[postgres()]).await;
+    operator.create(&on_postgres("apart")).await;
+    operator.wait_until_ready("apart").await;
+    // What was forbidden meanwhile fails the test when the stage goes.
+    operator.stop().await;
+}
+
+/// The rights that a request needed.
+fn used(request: &AuditedRequest, home: &str) -> Vec<Right> {
+    let resource = match request.subresource.as_str() {
+        "" => request.resource.clone(),
+        below => format!("{}/{below}", request.resource),
+    };
+    let right = |verb: &str| Right {
+        is_own: request.namespace == home,
+        group: request.group.clone(),
+        resource: resource.clone(),
+        verb: verb.to_owned(),
+    };
+    // An apply that makes an object needs both.
+    let made = request.verb == "patch" && request.code == 201;
+    let mut rights = vec![right(&request.verb)];
+    rights.extend(made.then(|| right("create")));
+    rights
+}
+
+/// Installs everything but the authority, which is the webhook's own to fill in.
+async fn publish_webhooks(stage: &Stage) {
+    let kubeconfig = stage.testbed.kubeconfig(&stage.user).unwrap();
+    let home = stage.home.as_ref().unwrap().name();
+    let webhook = serve_webhooks(kubeconfig, home, SOON_ANNOUNCED)
+        .await
+        .unwrap();
+    let unsigned = Webhook {
+        ca_bundle: None,
+        ..webhook
+    };
+    install_definitions(&stage.client, Some(&unsigned))
+        .await
+        .unwrap();
+    install_admission(&stage.client, &unsigned).await.unwrap();
+}
+
+/// Resources of which the definition says that some may be stored as v1alpha1.
+async fn leave_unmigrated(stage: &Stage) {
+    let resource: Distribution = serde_json::from_value(named("unmigrated")).unwrap();
+    // Refused until the webhook can be believed.
+    until("the webhook answers", DEADLINE, || async {
+        Ok(stage
+            .api()
+            .create(&PostParams::default(), &resource)
+            .await?)
+    })
+    .await
+    .unwrap();
+    let stored = json!({"status": {"storedVersions": ["v1alpha1", "v1alpha2"]}});
+    definitions(stage)
+        .patch_status(
+            DISTRIBUTION_CRD_NAME,
+            &PatchParams::default(),
+            &Patch::Merge(stored),
+        )
+        .await
+        .unwrap();
+}
+
+async fn wait_until_migrated(stage: &Stage) {
+    let is_migrated = |one: Option<&CustomResourceDefinition>| {
+        one.and_then(|one| one.status.as_ref()?.stored_versions.as_deref())
+            == Some(&["v1alpha2".to_owned()])
+    };
+    eventually(
+        &definitions(stage),
+        DISTRIBUTION_CRD_NAME,
+        DEADLINE,
+        "migrated",
+        is_migrated,
+    )
+    .await
+    .unwrap();
+}
+
+fn definitions(stage: &Stage) -> Api<CustomResourceDefinition> {
+    Api::all(stage.client.clone())
+}
+
+/// A resource that asks for every child, then for none of those that it can do without, then for one
+/// file after the other.
+async fn grow_and_shrink(operator: &Operator) {
+    let file = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "mine"}, "data": {"config.yaml": "version: 2"},
+    });
+    operator.apply(&[postgres(), file]).await;
+    let mut resource = named("overridden");
+    resource["spec"] = json!({
+        "distribution": {"name": "starter"},
+        "overrideConfig": {"configMapName": "mine"},
+    });
+    operator.create(&resource).await;
+    operator.wait_until_ready("overridden").await;
+
+    let mut resource = with_every_child("whole");
+    resource["spec"]["storage"] = on_postgres("whole")["spec"]["storage"].take();
+    operator.create(&resource).await;
+    // Nobody provides the volume, so it never gets ready.
+    let is_written = |cr: &Distribution| {
+        condition(cr, "DeploymentUpdated").is_some_and(|(status, ..)| status == "True")
+    };
+    operator.wait_for("whole", "written", is_written).await;
+    let none = json!({"spec": {"networking": null, "workload": null, "storage": null}});
+    operator.edit("whole", none).await;
+    operator.wait_until_gone::<Ingress>("whole-ingress").await;
+    operator
+        .wait_until_gone::<NetworkPolicy>("whole-network-policy")
+        .await;
+    operator
+        .wait_until_gone::<PodDisruptionBudget>("whole-pdb")
+        .await;
+    operator
+        .wait_until_gone::<HorizontalPodAutoscaler>("whole-hpa")
+        .await;
+    operator.wait_until_gone::<Secret>("whole-derived").await;
+    let first = config_map(&operator.wait_until_ready("whole").await);
+    for model in ["second", "third"] {
+        let change = json!({"spec": {"resources": {"models": [model]}}});
+        operator.edit("whole", change).await;
+        operator.wait_until_ready("whole").await;
+    }
+    operator.wait_until_gone::<ConfigMap>(&first).await;
+}
+
+/// Objects of somebody else's under the names of every child: each is looked at.
+async fn meet_others(operator: &Operator) {
+    let template = json!({
+        "metadata": {"labels": {"app": "other"}},
+        "spec": {"containers": [{"name": "other", "image": "other"}]},
+    });
+    let selector = json!({"matchLabels": {"app": "other"}});
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let backend = json!({"defaultBackend": {"service": {"name": "other", "port": {"number": 1}}}});
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"});
+    let objects = [
+        ("v1", "ServiceAccount", "account-sa", Value::Null),
+        ("v1", "PersistentVolumeClaim", "claim-pvc", claim),
+        (
+            "v1",
+            "Service",
+            "service-service",
+            json!({"ports": [{"port": 1}]}),
+        ),
+        (
+            "apps/v1",
+            "Deployment",
+            "deployment",
+            json!({"selector": selector, "template": template}),
+        ),
+        (
+            "networking.k8s.io/v1",
+            "Ingress",
+            "optional-ingress",
+            backend,
+        ),
+        (
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "optional-network-policy",
+            json!({"podSelector": {}}),
+        ),
+        (
+            "policy/v1",
+            "PodDisruptionBudget",
+            "optional-pdb",
+            json!({"selector": selector, "minAvailable": 1}),
+        ),
+        (
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            "optional-hpa",
+            json!({"scaleTargetRef": target, "maxReplicas": 2}),
+        ),
+    ];
+    let objects = objects.map(|(version, kind, name, spec)| {
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+        if !spec.is_null() {
+            object["spec"] = spec;
+        }
+        object
+    });
+    operator.apply(&objects).await;
+    for name in ["account", "claim", "service", "deployment"] {
+        operator.create(&with_every_child(name)).await;
+        let is_refused = |cr: &Distribution| {
+            condition(cr, "DeploymentUpdated").is_some_and(|(status, ..)| status == "False")
+        };
+        operator.wait_for(name, "refused", is_refused).await;
+    }
+    operator.create(&with_every_child("optional")).await;
+    let is_told = |cr: &Distribution| {
+        condition(cr, "DeploymentUpdated").is_some_and(|(_, _, message)| {
+            ["ingress", "network-policy", "pdb", "hpa"]
+                .iter()
+                .all(|suffix| message.contains(&format!("optional-{suffix}")))
+        })
+    };
+    operator.wait_for("optional", "told of all", is_told).await;
+}
+
+/// One plugin after the other in the same place: the bytes of the first are deleted.
+async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
+    let api = Api::<SchemaPlugin>::all(operator.client.clone());
+    for name in ["ogx", "llama-stack-0.7", "llama-stack-0.4"] {
+        let reference = shelf.push_plugin(name, &format!("acme/{name}:1"));
+        let document = json!({
+            "apiVersion": "llamastack.io/v1alpha1",
+            "kind": "SchemaPlugin",
+            "metadata": {"name": "replaced", "labels": {SERVED_BY: operator.namespace.name()}},
+            "spec": {"reference": reference},
+        });
+        let parameters = PatchParams::apply("tests").force();
+        api.patch("replaced", &parameters, &Patch::Apply(document))
+            .await
+            .unwrap();
+        let is_used = |one: Option<&SchemaPlugin>| {
+            let current = one.and_then(|one| one.status.as_ref()?.current.as_ref());
+            current.and_then(|current| current.name.as_deref()) == Some(name)
+        };
+        eventually(
+            &api,
+            "replaced",
+            DEADLINE,
+            &format!("{name} in use"),
+            is_used,
+        )
+        .await
+        .unwrap();
+    }
+    let maps: Api<ConfigMap> = operator.home.as_ref().unwrap().api(&operator.client);
+    let kept = ListParams::default().labels("llamastack.io/kept-for");
+    until("two versions are kept", DEADLINE, || async {
+        let kept = maps.list_metadata(&kept).await?;
+        anyhow::ensure!(kept.items.len() == 2, "{} are", kept.items.len());
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// A token of nobody in particular.
+async fn token(stage: &Stage) -> String {
+    let kubectl = stage.testbed.kubectl("admin").unwrap();
+    let done = kubectl
+        .namespace(stage.namespace.name())
+        .args(["create", "token", "default"])
+        .run()
+        .await
+        .unwrap();
+    done.success().unwrap().trim().to_owned()
+}
+
+fn named(name: &str) -> Value {
+    let mut resource = minimal();
+    resource["metadata"]["name"] = json!(name);
+    resource
+}
+
+fn postgres() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "postgres"},
+        "stringData": {"dsn": "postgresql://stack:pw@postgres:5432/stack"},
+    })
+}
+
+fn on_postgres(name: &str) -> Value {
+    let mut resource = named(name);
+    resource["spec"]["storage"] = json!({"sql": {
+        "type": "postgres",
+        "connectionString": {"secretKeyRef": {"name": "postgres", "key": "dsn"}},
+    }});
+    resource
+}
+
+fn with_every_child(name: &str) -> Value {
+    let mut resource = named(name);
+    resource["spec"]["networking"] = json!({
+        "expose": {"hostname": "llama.example.com"},
+        "allowedFrom": {"namespaces": ["app"]},
+    });
+    resource["spec"]["workload"] = json!({
+        "podDisruptionBudget": {"maxUnavailable": 1},
+        "autoscaling": {"minReplicas": 1, "maxReplicas": 2},
+        "storage": {"size": "1Gi"},
+    });
+    resource
+}
