@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod footprint;
+mod line;
 mod process;
 mod resource;
 mod rights;
@@ -9,8 +11,10 @@ mod shelf;
 mod stage;
 mod webhooks;
 
+pub use footprint::Footprint;
+pub use line::Line;
 pub use process::Process;
-pub use resource::{condition, config_map, minimal, phase};
+pub use resource::{condition, config_map, minimal, named, phase};
 pub use rights::{Right, granted};
 pub use shelf::Shelf;
 pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins};

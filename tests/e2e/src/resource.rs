@@ -37,3 +37,10 @@ pub fn config_map(cr: &Distribution) -> String {
 pub fn minimal() -> Value {
     serde_saphyr::from_str(include_str!("../../../samples/minimal.yaml")).unwrap()
 }
+
+/// The same under another name.
+pub fn named(name: &str) -> Value {
+    let mut resource = minimal();
+    resource["metadata"]["name"] = name.into();
+    resource
+}

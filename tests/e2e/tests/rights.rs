@@ -19,7 +19,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution, SchemaPlugin, Webhook};
 use llsd_controller::{Endpoints, Settings, install_admission, install_definitions};
 use llsd_e2e::{
-    DEADLINE, Operator, Right, SERVED_BY, Shelf, Stage, condition, config_map, granted, minimal,
+    DEADLINE, Operator, Right, SERVED_BY, Shelf, Stage, condition, config_map, granted, named,
     serve_webhooks,
 };
 use llsd_registry::Registry;
@@ -75,7 +75,7 @@ async fn every_right_that_is_shipped_is_used() {
         .build()
         .unwrap()
         .get(format!("https://{metrics_at}/metrics"))
-        .bearer_auth(token(&operator).await)
+        .bearer_auth(operator.token().await)
         .send()
         .await
         .unwrap();
@@ -363,24 +363,6 @@ async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
     })
     .await
     .unwrap();
-}
-
-/// A token of nobody in particular.
-async fn token(stage: &Stage) -> String {
-    let kubectl = stage.testbed.kubectl("admin").unwrap();
-    let done = kubectl
-        .namespace(stage.namespace.name())
-        .args(["create", "token", "default"])
-        .run()
-        .await
-        .unwrap();
-    done.success().unwrap().trim().to_owned()
-}
-
-fn named(name: &str) -> Value {
-    let mut resource = minimal();
-    resource["metadata"]["name"] = json!(name);
-    resource
 }
 
 fn postgres() -> Value {

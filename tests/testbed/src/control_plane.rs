@@ -26,6 +26,9 @@ use crate::wait::eventually;
 
 const STATE_FILE: &str = "state.json";
 
+const ETCD: &str = "etcd";
+const API_SERVER: &str = "kube-apiserver";
+
 /// A loaded two-core machine takes eight seconds; the rest is for worse ones.
 const START_DEADLINE: Duration = Duration::from_secs(180);
 
@@ -59,12 +62,31 @@ impl State {
         folder.join(STATE_FILE)
     }
 
+    /// Holds etcd still until the answer is dropped: whoever writes has to wait.
+    pub fn hold_etcd(&self) -> Result<Held> {
+        let etcd = self.running.iter().find(|one| one.name == ETCD);
+        let etcd = etcd.context("this control plane runs without etcd")?;
+        etcd.suspend()?;
+        Ok(Held(etcd.clone()))
+    }
+
     /// Ends every program, the API server before etcd, and removes the folder.
     pub fn stop(&self) -> Result<()> {
         for program in self.running.iter().rev() {
             program.kill()?;
         }
         discard_folder(&self.folder)
+    }
+}
+
+/// A program that stands still until this is dropped.
+#[derive(Debug)]
+pub struct Held(Running);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.0.resume();
     }
 }
 
@@ -112,6 +134,23 @@ impl ControlPlane {
         self.state.clone()
     }
 
+    /// Ends the API server without warning, starts it again, and waits until it is ready.
+    pub async fn restart_api_server(&mut self) -> Result<()> {
+        let is_api_server = |running: &Running| running.name == API_SERVER;
+        let all = self.daemons.iter_mut().zip(&mut self.state.running);
+        let found = all.into_iter().find(|(_, running)| is_api_server(running));
+        let (daemon, running) = found.context("this control plane runs without an API server")?;
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.forget(daemon)?;
+        }
+        daemon.restart()?;
+        *running = daemon.running().clone();
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.watch(daemon)?;
+        }
+        self.until_ready().await.map(drop)
+    }
+
     async fn start_once(release: Release, binaries: &[PathBuf], folder: &Path) -> Result<Self> {
         remove_folder(folder)?;
         create_private_folder(folder)?;
@@ -152,13 +191,13 @@ impl ControlPlane {
 
         plane.run(
             binary(Tool::Etcd)?,
-            "etcd",
+            ETCD,
             &components::etcd_arguments(etcd_port, peer_port),
         )?;
         let api_server = binary(Tool::KubeApiserver(release))?;
         plane.run(
             api_server,
-            "kube-apiserver",
+            API_SERVER,
             &components::api_server_arguments(api_port, etcd_port),
         )?;
         let admin = plane.until_ready().await?;

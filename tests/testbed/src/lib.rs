@@ -40,7 +40,7 @@ mod wait;
 
 pub use audit::{AuditLog, AuditedRequest, Mark};
 pub use certificates::{Authority, Identity};
-pub use control_plane::{ControlPlane, State};
+pub use control_plane::{ControlPlane, Held, State};
 pub use invocation::{Finished, Invocation};
 pub use namespace::Namespace;
 pub use registry::{Access, Registry, RegistryOptions, RegistryRequest};

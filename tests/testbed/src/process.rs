@@ -26,6 +26,20 @@ pub(crate) struct Running {
 impl Running {
     /// Ends the process if it is still the one that was started.
     pub(crate) fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Stops the process where it is, until it is [resumed](Self::resume).
+    pub(crate) fn suspend(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets the process go on.
+    pub(crate) fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             bail!("{} has the impossible process id {}", self.name, self.pid);
         };
@@ -33,10 +47,10 @@ impl Running {
         if Path::new("/proc/self/exe").exists() && !self.is_same_program() {
             return Ok(());
         }
-        match rustix::process::kill_process(pid, Signal::KILL) {
+        match rustix::process::kill_process(pid, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => {
-                Err(error).with_context(|| format!("cannot end {} ({})", self.name, self.pid))
+                Err(error).with_context(|| format!("cannot signal {} ({})", self.name, self.pid))
             }
         }
     }
@@ -51,6 +65,8 @@ impl Running {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     running: Running,
+    arguments: Vec<String>,
+    folder: PathBuf,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -82,9 +98,22 @@ impl Daemon {
         };
         Ok(Self {
             running,
+            arguments: arguments.to_vec(),
+            folder: folder.to_owned(),
             log,
             child: Some(child),
         })
+    }
+
+    /// Ends the program without warning and starts it again, in the same place.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        if let Some(child) = &mut self.child {
+            child.kill()?;
+            child.wait()?;
+        }
+        let Running { name, program, .. } = self.running.clone();
+        *self = Self::start(&name, &program, &self.arguments, &self.folder)?;
+        Ok(())
     }
 
     pub(crate) fn running(&self) -> &Running {
@@ -136,7 +165,12 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     const SCRIPT: &str = r#"trap '' INT TERM HUP
 pids=
-while read -r pid; do pids="$pid $pids"; done
+while read -r pid; do
+  case $pid in
+    -*) kept=; for one in $pids; do [ "-$one" = "$pid" ] || kept="$kept $one"; done; pids=$kept ;;
+    *) pids="$pid $pids" ;;
+  esac
+done
 for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
 [ -z "$1" ] || rm -rf -- "$1""#;
 
@@ -156,12 +190,21 @@ for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
     }
 
     pub(crate) fn watch(&mut self, daemon: &Daemon) -> Result<()> {
+        self.tell(&daemon.running.pid.to_string())
+    }
+
+    /// Leaves alone a program that ends: its id may soon be another one's.
+    pub(crate) fn forget(&mut self, daemon: &Daemon) -> Result<()> {
+        self.tell(&format!("-{}", daemon.running.pid))
+    }
+
+    fn tell(&mut self, line: &str) -> Result<()> {
         let pipe = self
             .shell
             .stdin
             .as_mut()
             .context("the watchdog has no pipe")?;
-        writeln!(pipe, "{}", daemon.running.pid).context("the watchdog has ended")
+        writeln!(pipe, "{line}").context("the watchdog has ended")
     }
 
     /// Calls the watchdog off; the caller has ended the programs itself, or wants them to stay.
@@ -246,6 +289,22 @@ mod tests {
         assert!(watchdog.shell.wait().is_ok());
         assert!(ends(&running));
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_restarted_program_is_another_process_and_the_former_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = sleeper(folder.path());
+        let mut watchdog = Watchdog::start(None).unwrap();
+        watchdog.watch(&daemon).unwrap();
+        let former = daemon.running().clone();
+        daemon.restart().unwrap();
+        assert!(!former.is_same_program());
+        watchdog.watch(&daemon).unwrap();
+        watchdog.forget(&daemon).unwrap();
+        drop(watchdog.shell.stdin.take());
+        assert!(watchdog.shell.wait().is_ok());
+        daemon.check_alive().unwrap();
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use kube::Client;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::audit::AuditLog;
 use crate::components::AUDIT_FILE;
@@ -22,7 +22,7 @@ use crate::users;
 pub struct Testbed {
     state: State,
     /// Absent when another process started it.
-    _owned: Option<ControlPlane>,
+    owned: Option<Mutex<ControlPlane>>,
 }
 
 impl Testbed {
@@ -63,7 +63,7 @@ impl Testbed {
         let plane = ControlPlane::start(release, folder.path()).await?;
         Ok(Self {
             state: plane.state().clone(),
-            _owned: Some(plane),
+            owned: Some(Mutex::new(plane)),
         })
     }
 
@@ -71,7 +71,7 @@ impl Testbed {
     pub fn connect(state_file: &Path) -> Result<Self> {
         Ok(Self {
             state: State::load(state_file)?,
-            _owned: None,
+            owned: None,
         })
     }
 
@@ -107,6 +107,14 @@ impl Testbed {
     /// A new namespace whose name starts with `prefix`.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
         Namespace::create(self, prefix).await
+    }
+
+    /// Ends the API server without warning, starts it again, and waits until it is ready. Only for a
+    /// control plane of one's own.
+    pub async fn restart_api_server(&self) -> Result<()> {
+        let owned = self.owned.as_ref();
+        let owned = owned.context("another process started this control plane")?;
+        owned.lock().await.restart_api_server().await
     }
 
     /// Which requests were made.

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod at_rest;
+mod canary;
 mod children;
 mod faults;
 mod first_operator;
+mod outages;
 mod process;
+mod regressions;
 mod rotation;
 mod takeover;
 
