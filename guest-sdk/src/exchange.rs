@@ -3,7 +3,9 @@
 //! The functions here are what the component exports, at the level of documents. The wasm bindings
 //! and the native harness both call them, so that `cargo test` runs exactly what the sandbox runs.
 
-use serde_json::Value;
+use serde::Serialize;
+
+pub use crate::canonical::canonical;
 
 use crate::adapter::{Detection, ProviderPack, SchemaAdapter};
 use crate::diagnostic::{Answer, Diagnostic, Outcome};
@@ -20,23 +22,19 @@ pub struct Text {
     pub json: String,
 }
 
-/// Canonical JSON text of a value: keys sorted, no insignificant space.
-pub fn write<T: Document>(value: &T) -> Text {
-    Text {
-        shape: T::SHAPE.to_owned(),
-        json: canonical(value),
+impl Text {
+    /// A value as a document of shape `T`.
+    pub fn of<T: Document>(value: &impl Serialize) -> Self {
+        Self {
+            shape: T::SHAPE.to_owned(),
+            json: canonical(value),
+        }
     }
 }
 
-/// Canonical JSON of anything that serializes.
-pub fn canonical(value: &impl serde::Serialize) -> String {
-    // The documents hold string keys and finite numbers only, so that serialization cannot fail;
-    // `Value` keeps the text well-formed even if a future document broke that.
-    let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
-    value.sort_all_objects();
-    let text = serde_json::to_string(&value).unwrap_or_default();
-    abandon(value);
-    text
+/// Canonical JSON text of a document: keys sorted, no insignificant space.
+pub fn write<T: Document>(value: &T) -> Text {
+    Text::of::<T>(value)
 }
 
 /// Reads a document of the expected shape.
@@ -73,10 +71,12 @@ pub fn describe<A: ProviderPack>() -> Text {
 
 /// `detection.detect`. What cannot be read is nobody's.
 pub fn detect<A: SchemaAdapter>(base: &Text, hints: &Text) -> Detection {
-    match (read::<Base>(base), read::<Hints>(hints)) {
-        (Ok(base), Ok(hints)) => A::detect(&base.0, &hints),
-        _ => Detection::None,
-    }
+    let (Ok(base), Ok(hints)) = (read::<Base>(base), read::<Hints>(hints)) else {
+        return Detection::None;
+    };
+    let detection = A::detect(&base.0, &hints);
+    abandon(base);
+    detection
 }
 
 /// `expansion.expand`. References whose variables no server would substitute do not reach the plugin.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::adapter::{Detection, ProviderPack, SchemaAdapter};
 use crate::diagnostic::{Answer, Diagnostic, Outcome, Severity};
-use crate::documents::{AssemblyRequest, Base, Document, ExpansionRequest, Hints};
+use crate::documents::{AssemblyRequest, Base, ExpansionRequest, Hints};
 use crate::exchange::{self, Text};
 
 /// Why fixtures were not answered as recorded.
@@ -33,13 +33,13 @@ pub fn replay_adapter<A: SchemaAdapter>(folder: &Path) -> Result<usize, Vec<Gold
         "detect" => {
             let part = |key: &str| request.get(key).cloned().unwrap_or_else(|| json!({}));
             Some(detection(exchange::detect::<A>(
-                &text::<Base>(&part("base")),
-                &text::<Hints>(&part("hints")),
+                &Text::of::<Base>(&part("base")),
+                &Text::of::<Hints>(&part("hints")),
             )))
         }
-        "assemble" => Some(outcome(exchange::assemble::<A>(&text::<AssemblyRequest>(
-            request,
-        )))),
+        "assemble" => Some(outcome(exchange::assemble::<A>(
+            &Text::of::<AssemblyRequest>(request),
+        ))),
         _ => pack_answer::<A>(call, request),
     })
 }
@@ -52,9 +52,9 @@ pub fn replay_pack<P: ProviderPack>(folder: &Path) -> Result<usize, Vec<GoldenEr
 fn pack_answer<P: ProviderPack>(call: &str, request: &Value) -> Option<Value> {
     match call {
         "describe" => Some(parsed(&exchange::describe::<P>())),
-        "expand" => Some(outcome(exchange::expand::<P>(&text::<ExpansionRequest>(
-            request,
-        )))),
+        "expand" => Some(outcome(exchange::expand::<P>(
+            &Text::of::<ExpansionRequest>(request),
+        ))),
         _ => None,
     }
 }
@@ -119,13 +119,6 @@ fn load(path: &Path) -> Result<Value, GoldenError> {
     let failed = |error: String| GoldenError::File(path.to_owned(), error);
     let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
     serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
-}
-
-fn text<T: Document>(value: &Value) -> Text {
-    Text {
-        shape: T::SHAPE.to_owned(),
-        json: exchange::canonical(value),
-    }
 }
 
 fn parsed(text: &Text) -> Value {

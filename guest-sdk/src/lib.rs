@@ -16,6 +16,7 @@ mod adapter;
     reason = "wit-bindgen writes the canonical ABI glue"
 )]
 pub mod bindings;
+mod canonical;
 mod diagnostic;
 pub mod documents;
 pub mod exchange;

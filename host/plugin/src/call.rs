@@ -12,7 +12,7 @@ use llsd_render::adapter::FaultKind;
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::bindings::v1_0::{provider_pack, schema_adapter};
-use crate::engine::{GUEST_STACK, ticks};
+use crate::engine::{GUEST_STACK, Sandbox, ticks};
 use crate::limits::{Limits, MEMORIES, Meter, TABLES};
 use crate::load::{LoadError, chain};
 use crate::request::{RawAnswer, Request};
@@ -43,19 +43,21 @@ impl Bound {
     ///
     /// Runs on the caller's thread when that has enough stack left, and on a stack of its own
     /// otherwise: a guest that recurses without end must meet its own limit before the thread's.
-    pub(crate) fn run(&self, engine: &Engine, limits: &Limits, request: &Request) -> Ran {
+    pub(crate) fn run(&self, sandbox: &Sandbox, limits: &Limits, request: &Request) -> Ran {
         let needed = GUEST_STACK + HOST_STACK;
+        let _place = sandbox.enter();
         stacker::maybe_grow(needed, 2 * needed, || {
-            self.run_here(engine, limits, request)
+            self.run_here(&sandbox.engine, limits, request)
         })
     }
 
     /// Instantiates the component and calls nothing: finds functions whose types are not the
     /// contract's.
-    pub(crate) fn check(&self, engine: &Engine, limits: &Limits) -> Result<(), LoadError> {
+    pub(crate) fn check(&self, sandbox: &Sandbox, limits: &Limits) -> Result<(), LoadError> {
         let needed = GUEST_STACK + HOST_STACK;
+        let _place = sandbox.enter();
         stacker::maybe_grow(needed, 2 * needed, || {
-            let mut store = store(engine, limits);
+            let mut store = store(&sandbox.engine, limits);
             let result = store.set_fuel(limits.fuel).and_then(|()| match self {
                 Self::SchemaAdapter(pre) => pre.instantiate(&mut store).map(drop),
                 Self::ProviderPack(pre) => pre.instantiate(&mut store).map(drop),

@@ -5,7 +5,12 @@
 
 use std::time::Duration;
 
-use wasmtime::{Config, Engine, OperatorCost, OptLevel, Strategy};
+use wasmtime::{
+    Config, Enabled, Engine, OperatorCost, OptLevel, PoolingAllocationConfig, Strategy,
+};
+
+use crate::limits::{MEMORIES, TABLES};
+use crate::places::{Place, Places};
 
 /// How often the epoch moves, and so how exact the wall-clock limit is.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
@@ -16,11 +21,65 @@ pub(crate) const GUEST_STACK: usize = 512 << 10;
 /// Frames that a trap names.
 const FRAMES: usize = 16;
 
-/// The engine with our settings and its ticker.
-pub(crate) fn start() -> wasmtime::Result<Engine> {
-    let engine = Engine::new(&config(true))?;
-    tick(&engine);
-    Ok(engine)
+/// Guests that run at the same time. They only compute, so that more than there are cores gain
+/// nothing; what they may hold of memory together is bounded.
+const GUESTS: usize = 16;
+
+/// What a place keeps of a guest's memory for the next one, overwritten: more than an ordinary call
+/// touches.
+const KEPT_MEMORY: usize = 2 << 20;
+
+/// The engine of a host, and the places for guests in it.
+pub(crate) struct Sandbox {
+    pub(crate) engine: Engine,
+    places: Places,
+}
+
+impl Sandbox {
+    /// The engine with our settings and its ticker.
+    ///
+    /// Places are reserved in advance: to map and unmap memory for each call would take longer than
+    /// most calls. Where so much address space is not to be had, each call maps its own.
+    pub(crate) fn start() -> wasmtime::Result<Self> {
+        let engine = match Engine::new(config(true).allocation_strategy(pool())) {
+            Ok(engine) => engine,
+            Err(error) => {
+                tracing::warn!(%error, "no address space for a pool of guests; calls will be slower");
+                Engine::new(&config(true))?
+            }
+        };
+        tick(&engine);
+        Ok(Self {
+            engine,
+            places: Places::new(GUESTS),
+        })
+    }
+
+    /// Waits for a place.
+    pub(crate) fn enter(&self) -> Place<'_> {
+        self.places.enter()
+    }
+}
+
+/// Address space for [`GUESTS`] of the largest kind. Nothing is refused by the pool that
+/// [`crate::Limits`] can grant, but a table of more than a million elements.
+fn pool() -> PoolingAllocationConfig {
+    let count = |each: usize| u32::try_from(GUESTS * each).unwrap_or(u32::MAX);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(count(1))
+        .total_core_instances(u32::MAX)
+        .total_memories(count(MEMORIES))
+        .total_tables(count(TABLES))
+        .max_memory_size(1 << 32)
+        .max_tables_per_module(TABLES as u32)
+        .max_memories_per_module(MEMORIES as u32)
+        .table_elements(1 << 20)
+        .max_core_instance_size(16 << 20)
+        .max_component_instance_size(16 << 20)
+        .linear_memory_keep_resident(KEPT_MEMORY)
+        .table_keep_resident(64 << 10)
+        .pagemap_scan(Enabled::Auto);
+    pool
 }
 
 /// The engine with our settings, for compiling only, on one thread.

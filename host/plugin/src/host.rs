@@ -9,7 +9,7 @@ use wasmtime::component;
 use crate::cache::{CompileCache, Entry};
 use crate::compile::{self, CompileError};
 use crate::digest::sha256;
-use crate::engine;
+use crate::engine::Sandbox;
 use crate::inspect::{self, Inspection};
 use crate::limits::Limits;
 use crate::load::{self, LoadError, chain};
@@ -78,9 +78,9 @@ impl Host {
             memory,
             observer,
         } = config;
-        let engine = engine::start().map_err(|error| HostError(chain(&error)))?;
+        let sandbox = Sandbox::start().map_err(|error| HostError(chain(&error)))?;
         let shared = Arc::new(Shared {
-            engine,
+            sandbox,
             results: Results::new(memory),
             observer,
         });
@@ -128,7 +128,7 @@ impl Host {
 
     /// A component from the compile cache, which holds only what passed every load rule.
     fn recall(&self, digest: &Arc<str>) -> Option<Component> {
-        let engine = &self.inner.shared.engine;
+        let engine = &self.inner.shared.sandbox.engine;
         let Entry {
             world,
             description,
@@ -160,7 +160,7 @@ impl Host {
         origin: Origin,
         limits: &Limits,
     ) -> Result<Component, LoadError> {
-        let engine = &self.inner.shared.engine;
+        let engine = &self.inner.shared.sandbox.engine;
         let inspection = inspect::inspect(bytes, limits);
         if let Some(problem) = inspection.problems.into_iter().next() {
             return Err(problem);
@@ -178,7 +178,7 @@ impl Host {
             .deserialize(&code)
             .map_err(|error| CompileError::Refused(chain(&error)))?;
         let bound = load::bind(engine, &component, world)?;
-        let description = load::describe(&bound, engine, limits)?;
+        let description = load::describe(&bound, &self.inner.shared.sandbox, limits)?;
         load::check_description(&description, world)?;
         if let Some(cache) = &self.inner.cache {
             let entry = Entry {
@@ -216,7 +216,7 @@ impl Host {
         // configured, or from the compile cache, which returns nothing that does not bear a MAC made
         // with our key over these very bytes, already in memory. The engine checks version and
         // settings itself.
-        unsafe { component::Component::deserialize(&self.inner.shared.engine, code) }
+        unsafe { component::Component::deserialize(&self.inner.shared.sandbox.engine, code) }
     }
 }
 

@@ -19,6 +19,7 @@ mod host;
 mod inspect;
 mod limits;
 mod load;
+mod places;
 mod plugin;
 mod request;
 mod results;

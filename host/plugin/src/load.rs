@@ -15,6 +15,7 @@ use crate::answer::{self, Typed};
 use crate::bindings::v1_0::{provider_pack, schema_adapter};
 use crate::call::Bound;
 use crate::compile;
+use crate::engine::Sandbox;
 use crate::inspect::{CONTRACT, World};
 use crate::limits::{Limits, Meter};
 use crate::request::Request;
@@ -135,11 +136,11 @@ pub(crate) fn bind(
 /// Instantiates once and asks for the description.
 pub(crate) fn describe(
     bound: &Bound,
-    engine: &Engine,
+    sandbox: &Sandbox,
     limits: &Limits,
 ) -> Result<Description, LoadError> {
-    bound.check(engine, limits)?;
-    let ran = bound.run(engine, limits, &Request::Describe).result;
+    bound.check(sandbox, limits)?;
+    let ran = bound.run(sandbox, limits, &Request::Describe).result;
     let typed = ran
         .and_then(|raw| answer::check(raw, limits))
         .and_then(|raw| answer::read(&Request::Describe, &raw, None))

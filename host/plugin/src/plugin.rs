@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use llsd_adapter_sdk::documents::{
     Assembly, AssemblyRequest, Base, Description, Expansion, ExpansionRequest, Hints,
 };
-use llsd_adapter_sdk::{Answer, Detection, exchange};
+use llsd_adapter_sdk::exchange::{self, Text};
+use llsd_adapter_sdk::{Answer, Detection};
 use llsd_render::adapter::{Adapter, Called, Fault, FaultKind};
-use wasmtime::Engine;
+use serde_json::Value;
 
 use crate::answer::{self, Typed};
 use crate::call::{Bound, Ran};
 use crate::digest::sha256;
+use crate::engine::Sandbox;
 use crate::inspect::World;
 use crate::limits::Limits;
 use crate::request::{RawAnswer, Request};
@@ -40,7 +42,7 @@ pub(crate) struct Component {
 
 /// What the plugins of a host share.
 pub(crate) struct Shared {
-    pub(crate) engine: Engine,
+    pub(crate) sandbox: Sandbox,
     pub(crate) results: Results,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
@@ -190,7 +192,7 @@ impl Plugin {
         } = self
             .component
             .bound
-            .run(&self.shared.engine, &self.limits, request);
+            .run(&self.shared.sandbox, &self.limits, request);
         let checked = result
             .and_then(|answer| answer::check(answer, &self.limits))
             .and_then(|answer| Ok((self.read(request, &answer)?, answer)));
@@ -311,9 +313,9 @@ impl Adapter for Plugin {
         self.component.world == World::SchemaAdapter
     }
 
-    fn detect(&self, base: &Base, hints: &Hints) -> Result<Called<Detection>, Fault> {
+    fn detect(&self, base: &Value, hints: &Hints) -> Result<Called<Detection>, Fault> {
         let request = Request::Detect {
-            base: exchange::write(base),
+            base: Text::of::<Base>(base),
             hints: exchange::write(hints),
         };
         self.typed(&request, |typed| match typed {

@@ -1,8 +1,8 @@
 //! A call and its answer at the level of documents: what `llsd plugin run` reads and prints, what
 //! the conformance suite sends, and what the typed calls are made of.
 
-use llsd_adapter_sdk::documents::{AssemblyRequest, Base, Document, ExpansionRequest, Hints};
-use llsd_adapter_sdk::exchange::{self, Text};
+use llsd_adapter_sdk::documents::{AssemblyRequest, Base, ExpansionRequest, Hints};
+use llsd_adapter_sdk::exchange::Text;
 use llsd_adapter_sdk::{Answer, Detection, Diagnostic, Outcome, Severity};
 use serde_json::{Value, json};
 
@@ -44,20 +44,14 @@ impl Request {
     /// A call by name with its argument as JSON: nothing for `describe`, `{"base": …, "hints": …}`
     /// for `detect` (absent hints: none), the document itself for the others.
     pub fn from_json(call: &str, argument: &Value) -> Result<Self, RequestError> {
-        fn text<T: Document>(value: &Value) -> Text {
-            Text {
-                shape: T::SHAPE.to_owned(),
-                json: exchange::canonical(value),
-            }
-        }
         match call {
             "describe" => Ok(Self::Describe),
             "detect" => Ok(Self::Detect {
-                base: text::<Base>(argument.get("base").ok_or(RequestError::Missing("base"))?),
-                hints: text::<Hints>(argument.get("hints").unwrap_or(&json!({}))),
+                base: Text::of::<Base>(argument.get("base").ok_or(RequestError::Missing("base"))?),
+                hints: Text::of::<Hints>(argument.get("hints").unwrap_or(&json!({}))),
             }),
-            "expand" => Ok(Self::Expand(text::<ExpansionRequest>(argument))),
-            "assemble" => Ok(Self::Assemble(text::<AssemblyRequest>(argument))),
+            "expand" => Ok(Self::Expand(Text::of::<ExpansionRequest>(argument))),
+            "assemble" => Ok(Self::Assemble(Text::of::<AssemblyRequest>(argument))),
             _ => Err(RequestError::UnknownCall(call.to_owned())),
         }
     }

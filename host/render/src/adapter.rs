@@ -5,9 +5,10 @@
 //! of the implementation.
 
 use llsd_adapter_sdk::documents::{
-    Assembly, AssemblyRequest, Base, Description, Expansion, ExpansionRequest, Hints,
+    Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints,
 };
 use llsd_adapter_sdk::{Answer, Detection};
+use serde_json::Value;
 
 /// A plugin, loaded and ready to be asked.
 pub trait Adapter {
@@ -21,7 +22,7 @@ pub trait Adapter {
     fn is_schema_adapter(&self) -> bool;
 
     /// Which of its schemas a base is written in.
-    fn detect(&self, base: &Base, hints: &Hints) -> Result<Called<Detection>, Fault>;
+    fn detect(&self, base: &Value, hints: &Hints) -> Result<Called<Detection>, Fault>;
 
     /// One provider entry.
     fn expand(&self, request: &ExpansionRequest) -> Result<Called<Answer<Expansion>>, Fault>;

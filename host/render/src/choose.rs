@@ -4,7 +4,8 @@
 //! plugins recognise in the base. Several candidates are a question to the user, never a guess.
 
 use llsd_adapter_sdk::Detection;
-use llsd_adapter_sdk::documents::{Base, Hints, ServedSchema};
+use llsd_adapter_sdk::documents::{Hints, ServedSchema};
+use serde_json::Value;
 
 use crate::adapter::{Adapter, Fault};
 
@@ -52,7 +53,7 @@ pub enum Undecided {
 /// Chooses among the plugins; where two serve a schema, the first of them.
 pub(crate) fn choose<'a>(
     adapters: &[&'a dyn Adapter],
-    base: &Base,
+    base: &Value,
     hints: &Hints,
 ) -> Result<Choice<'a>, Undecided> {
     let served = || {

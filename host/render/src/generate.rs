@@ -10,7 +10,7 @@ mod variables;
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{
-    Base, Counts, ExpansionRequest, Hints, ModelId, PlacedProvider, Startup, Variable,
+    Counts, ExpansionRequest, Hints, ModelId, PlacedProvider, Startup, Variable,
 };
 use llsd_adapter_sdk::{Diagnostic, Outcome};
 use llsd_api::checked::Checked;
@@ -99,7 +99,7 @@ pub fn generate(adapters: &[&dyn Adapter], inputs: &Inputs<'_>) -> Result<Genera
         hints,
         surroundings,
     } = inputs;
-    let choice = choose::choose(adapters, &Base((*base).clone()), hints)?;
+    let choice = choose::choose(adapters, base, hints)?;
     let mut account = Account::default();
 
     let Expanded { placed, wants } = expand(adapters, &choice, inputs, &mut account)?;

@@ -68,11 +68,16 @@ fn object(
             ordered.insert(key.clone(), like(counterpart, value));
         }
     }
-    let mut rest: Vec<_> = entries.into_iter().collect();
-    rest.sort_by(|(a, _), (b, _)| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
+    let mut rest: Vec<_> = entries
+        .into_iter()
+        .map(|(key, value)| (rank(&key), key, value))
+        .collect();
+    rest.sort_by(|(rank, key, _), (other_rank, other_key, _)| {
+        (rank, key).cmp(&(other_rank, other_key))
+    });
     ordered.extend(
         rest.into_iter()
-            .map(|(key, value)| (key, like(&Value::Null, value))),
+            .map(|(_, key, value)| (key, like(&Value::Null, value))),
     );
     ordered
 }

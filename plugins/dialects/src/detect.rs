@@ -244,17 +244,17 @@ impl Texts {
     }
 
     fn read_text(&mut self, text: &str) {
-        if text.contains("${env.") {
-            for expression in env::expressions(text) {
-                match expression.syntax {
-                    Some(Syntax::Plain) => self.plain = true,
-                    Some(Syntax::Colon) => self.colon = true,
-                    None => {}
-                }
+        for expression in env::expressions(text) {
+            match expression.syntax {
+                Some(Syntax::Plain) => self.plain = true,
+                Some(Syntax::Colon) => self.colon = true,
+                None => {}
             }
         }
-        self.ogx_home |= text.contains("~/.ogx");
-        self.llama_home |= text.contains("~/.llama");
+        if let Some((_, home)) = text.split_once('~') {
+            self.ogx_home |= home.starts_with("/.ogx");
+            self.llama_home |= home.starts_with("/.llama");
+        }
         self.rag_runtime |= text == "inline::rag-runtime";
         self.file_search |= text == "inline::file-search";
     }

@@ -3,7 +3,7 @@
 //! Each is built from the one before with what changed. A plugin that names two of them carries
 //! only their slices of the catalogue.
 
-use crate::catalog::slice::{self, Slice};
+use crate::catalog::slice::{self, Line, Slice};
 use crate::env::Syntax;
 use crate::layout::{Dialect, Kind, State, Store, Telemetry};
 use crate::release::Release;
@@ -12,7 +12,7 @@ macro_rules! slices {
     ($($from:expr => $file:literal),+ $(,)?) => {
         &[$({
             const TEXT: &str = include_str!(concat!("../catalog/", $file, ".txt"));
-            const LINES: [u16; slice::count_lines(TEXT)] = slice::line_starts(TEXT);
+            const LINES: [Line; slice::count_lines(TEXT)] = slice::index(TEXT);
             Slice { from: $from, text: TEXT, lines: &LINES }
         }),+]
     };

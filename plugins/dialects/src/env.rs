@@ -58,16 +58,34 @@ pub(crate) enum Form<'t> {
     When(&'t str),
 }
 
-/// Every expression of a text, in order.
+/// What an expression begins with.
+const OPEN: &str = "${env.";
+
+/// What follows the beginnings of expressions in a text.
+///
+/// Found by their first character: to search for a text takes more preparation than the short texts
+/// of a configuration are worth, and every text of it is asked.
+fn beginnings(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices('$')
+        .filter_map(|(place, _)| text.get(place..)?.strip_prefix(OPEN))
+}
+
+/// Whether a text has an expression, be it a broken one.
+pub(crate) fn is_in(text: &str) -> bool {
+    beginnings(text).next().is_some()
+}
+
+/// Every expression of a text, in order; of one inside another only the inner one.
 pub(crate) fn expressions(text: &str) -> impl Iterator<Item = Expression<'_>> {
-    text.split("${env.")
-        .skip(1)
-        .filter_map(|part| part.split_once('}').and_then(|(inside, _)| parse(inside)))
+    beginnings(text)
+        .filter_map(|rest| rest.split_once('}'))
+        .filter(|(inside, _)| !is_in(inside))
+        .filter_map(|(inside, _)| parse(inside))
 }
 
 /// The expression that is all of a text.
 pub(crate) fn whole(text: &str) -> Option<Expression<'_>> {
-    let inside = text.strip_prefix("${env.")?.strip_suffix('}')?;
+    let inside = text.strip_prefix(OPEN)?.strip_suffix('}')?;
     if inside.contains('}') {
         None
     } else {
@@ -124,9 +142,7 @@ impl<'v> Id<'v> {
                 form: Form::Or(id), ..
             }) if !id.is_empty() => Self::Always(id),
             Some(_) => Self::None,
-            None if text.is_empty() || text == "__disabled__" || text.contains("${env.") => {
-                Self::None
-            }
+            None if text.is_empty() || text == "__disabled__" || is_in(text) => Self::None,
             None => Self::Always(text),
         }
     }
@@ -190,6 +206,10 @@ mod tests {
             .map(|e| e.name)
             .collect();
         assert_eq!(all, ["A", "B"]);
+        let inner: Vec<_> = expressions("$${env.A:=${env.B}} $5 ${env.C:=$}")
+            .map(|e| e.name)
+            .collect();
+        assert_eq!(inner, ["B", "C"]);
     }
 
     #[test]

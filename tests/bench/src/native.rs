@@ -7,6 +7,7 @@ use llsd_adapter_sdk::documents::{
 use llsd_adapter_sdk::exchange::{self, Text};
 use llsd_adapter_sdk::{Answer, Detection, Outcome, ProviderPack};
 use llsd_render::adapter::{Adapter, Called, Fault};
+use serde_json::Value;
 
 /// Calls through the same JSON documents as the sandbox does.
 pub(crate) struct Native {
@@ -34,8 +35,8 @@ impl Adapter for Native {
         true
     }
 
-    fn detect(&self, base: &Base, hints: &Hints) -> Result<Called<Detection>, Fault> {
-        let (base, hints) = (exchange::write(base), exchange::write(hints));
+    fn detect(&self, base: &Value, hints: &Hints) -> Result<Called<Detection>, Fault> {
+        let (base, hints) = (Text::of::<Base>(base), exchange::write(hints));
         Ok(called(exchange::detect::<Compiled>(&base, &hints)))
     }
 

@@ -65,7 +65,7 @@ fn typed() -> ExpansionRequest {
 fn all_functions_of_the_contract_answer() {
     let (plugin, _) = load(&Guest::default(), Memory::default());
     let detected = plugin
-        .detect(&Base(json!({ "version": 2 })), &Hints::default())
+        .detect(&json!({ "version": 2 }), &Hints::default())
         .unwrap();
     assert_eq!(detected.answer, Detection::One("test/1.0".into()));
     let expanded = plugin.expand(&typed()).unwrap();
@@ -98,9 +98,7 @@ fn a_provider_pack_says_that_it_only_expands() {
     );
     assert!(!plugin.is_schema_adapter());
     assert!(plugin.expand(&typed()).unwrap().answer.is_ok());
-    let fault = plugin
-        .detect(&Base(json!({})), &Hints::default())
-        .unwrap_err();
+    let fault = plugin.detect(&json!({}), &Hints::default()).unwrap_err();
     assert!(
         fault.to_string().contains("a provider pack has no detect"),
         "{fault}"
@@ -119,7 +117,7 @@ fn a_detection_of_a_schema_that_is_not_served_is_a_bad_answer() {
     };
     let fault = load(&guest, Memory::default())
         .0
-        .detect(&Base(json!({})), &Hints::default())
+        .detect(&json!({}), &Hints::default())
         .unwrap_err();
     assert!(fault.to_string().contains("does not serve"), "{fault}");
 }

@@ -332,6 +332,38 @@ fn a_guest_that_counts_its_calls_answers_the_same_each_time() {
 }
 
 #[test]
+fn a_guest_finds_nothing_in_memory_that_another_left_there() {
+    let host = host(tight());
+    let load = |guest: &Guest| host.load(&guest.build(), Origin::BuiltIn).unwrap();
+    let litterer = load(&body(
+        "(drop (memory.grow (i32.const 4)))
+         (memory.fill (i32.const 131072) (i32.const 171) (i32.const 262144))",
+    ));
+    let searcher = load(&Guest {
+        output: br#"{"id":"0","type":"t"}"#.to_vec(),
+        fields: "(func $litter (result i32) (local $at i32)
+                   (drop (memory.grow (i32.const 4)))
+                   (local.set $at (i32.const 131072))
+                   (loop $next
+                     (if (i32.load (local.get $at)) (then (return (i32.const 1))))
+                     (local.set $at (i32.add (local.get $at) (i32.const 4)))
+                     (br_if $next (i32.lt_u (local.get $at) (i32.const 393216))))
+                   (i32.const 0))"
+            .into(),
+        // Writes what it found over the digit of the id.
+        ..body("(i32.store8 offset=7 (global.get $json) (i32.add (i32.const 48) (call $litter)))")
+    });
+    for _ in 0..10 {
+        litterer.call_afresh(&expand("a")).unwrap();
+        let found = searcher.call_afresh(&expand("a")).unwrap();
+        assert_eq!(
+            found.answer.to_json(),
+            r#"{"output":{"id":"0","type":"t"},"warnings":[]}"#
+        );
+    }
+}
+
+#[test]
 fn the_fault_names_plugin_digest_and_call() {
     let plugin = panic().load(tight());
     let message = plugin.call(&expand("a")).unwrap_err().to_string();

@@ -143,7 +143,7 @@ const DEPTH: usize = 32;
 
 fn walk(value: &Value, depth: usize, read: &mut impl FnMut(&str)) {
     match value {
-        Value::String(text) if text.contains("${env.") => read(text),
+        Value::String(text) => read(text),
         Value::Array(items) if depth < DEPTH => {
             items.iter().for_each(|item| walk(item, depth + 1, read))
         }

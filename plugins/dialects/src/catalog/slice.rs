@@ -12,54 +12,60 @@ pub(crate) struct Slice {
     pub(crate) from: Release,
     /// The text that `catalog/extract.py` printed: lines sorted by API and provider type.
     pub(crate) text: &'static str,
-    /// Where its lines start.
-    pub(crate) lines: &'static [u16],
+    /// Where its lines and their first two words lie.
+    pub(crate) lines: &'static [Line],
+}
+
+/// A line of a slice: where it starts, and where its API, its provider type and it end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    start: u16,
+    api: u16,
+    kind: u16,
+    end: u16,
 }
 
 impl Slice {
     /// One provider type of an API.
     pub(super) fn find(&self, api: &str, provider_type: &str) -> Option<Provider> {
         let wanted = (api, provider_type);
-        let place = self
-            .lines
-            .partition_point(|at| key(self.from(*at)) < wanted);
-        let line = self.line(*self.lines.get(place)?)?;
-        (key(line) == wanted).then(|| Provider::parse(line))?
+        let key = |line: &Line| (self.api(line), self.cut(line.api + 1, line.kind));
+        let place = self.lines.partition_point(|line| key(line) < wanted);
+        let line = self.lines.get(place).filter(|line| key(line) == wanted)?;
+        self.provider(line)
     }
 
     /// The provider types of an API, in order of their type.
     pub(super) fn types(&self, api: &str) -> impl Iterator<Item = Provider> {
-        let place = self.lines.partition_point(|at| key(self.from(*at)).0 < api);
+        let place = self.lines.partition_point(|line| self.api(line) < api);
         let rest = self.lines.get(place..).unwrap_or_default().iter();
-        rest.map_while(move |at| self.line(*at).filter(|line| key(line).0 == api))
-            .filter_map(Provider::parse)
+        rest.take_while(move |line| self.api(line) == api)
+            .filter_map(|line| self.provider(line))
     }
 
     /// Every API that has providers, sorted.
     pub(super) fn apis(&self) -> impl Iterator<Item = &'static str> {
         let mut rest = self.lines;
         std::iter::from_fn(move || {
-            let api = key(self.from(*rest.first()?)).0;
-            let end = rest.partition_point(|at| key(self.from(*at)).0 <= api);
+            let api = self.api(rest.first()?);
+            let end = rest.partition_point(|line| self.api(line) <= api);
             rest = &rest[end..];
             Some(api)
         })
     }
 
-    /// The text from the start of a line on.
-    fn from(&self, start: u16) -> &'static str {
-        self.text.get(usize::from(start)..).unwrap_or_default()
+    fn api(&self, line: &Line) -> &'static str {
+        self.cut(line.start, line.api)
     }
 
-    fn line(&self, start: u16) -> Option<&'static str> {
-        self.from(start).lines().next()
+    fn provider(&self, line: &Line) -> Option<Provider> {
+        Provider::parse(self.cut(line.start, line.end))
     }
-}
 
-/// What the lines are sorted by: API and provider type.
-fn key(line: &str) -> (&str, &str) {
-    let (api, rest) = line.split_once(' ').unwrap_or((line, ""));
-    (api, rest.split_once(' ').map_or(rest, |(kind, _)| kind))
+    fn cut(&self, start: u16, end: u16) -> &'static str {
+        let place = usize::from(start)..usize::from(end);
+        self.text.get(place).unwrap_or_default()
+    }
 }
 
 /// How many lines a slice has.
@@ -74,20 +80,41 @@ pub(crate) const fn count_lines(text: &str) -> usize {
     lines
 }
 
-/// Where they start. A slice that does not fit does not compile.
-pub(crate) const fn line_starts<const LINES: usize>(text: &str) -> [u16; LINES] {
+/// Where they lie. A slice that does not fit does not compile.
+pub(crate) const fn index<const LINES: usize>(text: &str) -> [Line; LINES] {
     let bytes = text.as_bytes();
     assert!(
         bytes.len() <= u16::MAX as usize,
         "a slice has less than 64 KiB"
     );
-    let (mut starts, mut line, mut at) = ([0; LINES], 0, 0);
-    while line + 1 < LINES {
-        if bytes[at] == b'\n' {
-            line += 1;
-            starts[line] = at as u16 + 1;
-        }
+    let empty = Line {
+        start: 0,
+        api: 0,
+        kind: 0,
+        end: 0,
+    };
+    let (mut lines, mut line, mut at) = ([empty; LINES], 0, 0);
+    while line < LINES {
+        let start = at;
+        let api = find(bytes, start, b' ');
+        let kind = find(bytes, api as usize + 1, b' ');
+        let end = find(bytes, kind as usize + 1, b'\n');
+        lines[line] = Line {
+            start: start as u16,
+            api,
+            kind,
+            end,
+        };
+        at = end as usize + 1;
+        line += 1;
+    }
+    lines
+}
+
+/// Where a byte first stands from a place on.
+const fn find(bytes: &[u8], mut at: usize, byte: u8) -> u16 {
+    while bytes[at] != byte {
         at += 1;
     }
-    starts
+    at as u16
 }

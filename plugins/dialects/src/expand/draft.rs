@@ -84,7 +84,7 @@ impl Draft<'_> {
         let Some(Endpoint { key, kind, path }) = self.endpoint_key("endpoint") else {
             return;
         };
-        if text.contains("${env.") {
+        if env::is_in(text) {
             return self.set(key.to_owned(), Value::String(text.to_owned()), "endpoint");
         }
         let address = match endpoint::parse(text) {
