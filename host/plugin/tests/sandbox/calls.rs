@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use llsd_adapter_sdk::Detection;
-use llsd_adapter_sdk::documents::{Base, ExpansionRequest, Hints};
+use llsd_adapter_sdk::documents::{ExpansionRequest, Hints};
 use llsd_plugin::{
     CallReport, Compiler, Host, HostConfig, Limits, Memory, Observer, Origin, Plugin, Request,
     sha256,
