@@ -26,14 +26,24 @@ pub(crate) struct RegistryOptions {
     #[arg(long = "registry-ca", value_name = "FILE")]
     authorities: Vec<PathBuf>,
     /// A registry (host or host:port) that speaks plain HTTP; may be repeated
-    #[arg(long = "plain-http", value_name = "HOST")]
+    #[arg(
+        long = "plain-http",
+        value_name = "HOST",
+        env = "LLSD_PLAIN_HTTP",
+        value_delimiter = ','
+    )]
     plain_http: Vec<String>,
     /// Read what is under a prefix from another place; the longest prefix wins; may be repeated
     #[arg(long = "mirror", value_name = "FROM=TO", value_parser = parse_mirror)]
     mirrors: Vec<Mirror>,
     /// A host or network that may be asked although it is this machine, or further inside the
     /// network than the registry that leads to it; may be repeated
-    #[arg(long = "allow-address", value_name = "HOST")]
+    #[arg(
+        long = "allow-address",
+        value_name = "HOST",
+        env = "LLSD_ALLOW_ADDRESS",
+        value_delimiter = ','
+    )]
     allowed: Vec<String>,
     /// Credentials, as docker login writes them; by default those of docker
     #[arg(long, value_name = "FILE")]

@@ -1,11 +1,15 @@
 //! What the tests of the installation share: where the checkout is, and what renders manifests.
 
+mod cluster;
+mod guides;
 mod manifests;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+pub use cluster::Cluster;
+pub use guides::{Block, Place, blocks};
 pub use manifests::{Objects, chart, chart_in, kustomization, parse};
 
 /// The checkout.

@@ -1,0 +1,96 @@
+//! A cluster with our operator, for one test alone: what is installed concerns all of a cluster.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use llsd_testbed::toolchain::Release;
+use llsd_testbed::{Invocation, Registry, Testbed};
+use tokio::process::{Child, Command};
+
+use crate::program;
+
+const RESOURCES: &str = "llamastackdistributions.v1alpha2.llamastack.io";
+
+/// How long an operator may take to install itself.
+const DEADLINE: Duration = Duration::from_secs(100);
+
+/// A control plane and an operator, which end when dropped.
+pub struct Cluster {
+    testbed: Testbed,
+    kubeconfig: PathBuf,
+    log: PathBuf,
+    _operator: Child,
+}
+
+impl Cluster {
+    /// Starts both and waits until resources can be applied. The operator may read from `registry`,
+    /// which is on this machine.
+    pub async fn start(registry: &Registry) -> Result<Self> {
+        Self::around(Testbed::start(Release::Newest).await?, registry.host()).await
+    }
+
+    /// Starts an operator on a control plane that has a past.
+    pub async fn around(testbed: Testbed, registry: &str) -> Result<Self> {
+        let kubeconfig = testbed.kubeconfig("admin")?;
+        let log = testbed.state().folder.join("operator.log");
+        let operator = Command::new(program("LLSD_BIN")?)
+            .args(["operator", "--dev"])
+            .env("KUBECONFIG", &kubeconfig)
+            .env("LLSD_PLAIN_HTTP", registry)
+            .env("LLSD_ALLOW_ADDRESS", registry)
+            .stdin(Stdio::null())
+            .stderr(File::create(&log)?)
+            .kill_on_drop(true)
+            .spawn()?;
+        let cluster = Self {
+            testbed,
+            kubeconfig,
+            log,
+            _operator: operator,
+        };
+        cluster.wait_until_served().await?;
+        Ok(cluster)
+    }
+
+    /// Waits until the API server has taken notice of the definition that the operator installs.
+    async fn wait_until_served(&self) -> Result<()> {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            match self.run(&["get", RESOURCES, "--all-namespaces"]).await {
+                Err(error) if Instant::now() > end => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// The control plane.
+    pub fn testbed(&self) -> &Testbed {
+        &self.testbed
+    }
+
+    /// The kubeconfig of whoever may do everything.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// kubectl as that user, with `bin` first on its PATH.
+    pub fn kubectl_with(&self, bin: &Path) -> Result<Invocation> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
+        let kubectl = self.testbed.kubectl("admin")?;
+        Ok(kubectl.env("PATH", std::env::join_paths(folders)?))
+    }
+
+    /// What kubectl prints, which must succeed.
+    pub async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let finished = self.testbed.kubectl("admin")?.args(arguments).run().await?;
+        finished.success().with_context(|| {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            format!("the operator's log is\n{log}")
+        })
+    }
+}
