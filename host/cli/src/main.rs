@@ -9,6 +9,7 @@ mod completions;
 mod convert;
 mod crd;
 mod diff;
+mod doctor;
 mod files;
 mod generation;
 mod image;
@@ -51,6 +52,8 @@ enum Command {
     Convert(convert::Arguments),
     /// Have the cluster store every resource in the newest version of the API
     Migrate,
+    /// Ask a cluster whether llsd is installed and does its work; stores nothing
+    Doctor,
     /// Print the custom resource definitions
     Crd(crd::Arguments),
     /// Watch a cluster's resources and serve them
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Image(command) => image::run(&command),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Migrate => migrate::run(),
+        Command::Doctor => doctor::run(),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
         Command::Completions(arguments) => {

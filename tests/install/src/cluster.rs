@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use llsd_testbed::toolchain::Release;
-use llsd_testbed::{Invocation, Registry, Testbed};
+use llsd_testbed::{Invocation, Registry, Testbed, until};
+use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use crate::program;
@@ -22,7 +23,7 @@ pub struct Cluster {
     testbed: Testbed,
     kubeconfig: PathBuf,
     log: PathBuf,
-    _operator: Child,
+    operator: Child,
 }
 
 impl Cluster {
@@ -49,22 +50,12 @@ impl Cluster {
             testbed,
             kubeconfig,
             log,
-            _operator: operator,
+            operator,
         };
-        cluster.wait_until_served().await?;
+        // The API server takes notice of a new definition in its own time.
+        let list = ["get", RESOURCES, "--all-namespaces"];
+        until("resources are served", DEADLINE, || cluster.run(&list)).await?;
         Ok(cluster)
-    }
-
-    /// Waits until the API server has taken notice of the definition that the operator installs.
-    async fn wait_until_served(&self) -> Result<()> {
-        let end = Instant::now() + DEADLINE;
-        loop {
-            match self.run(&["get", RESOURCES, "--all-namespaces"]).await {
-                Err(error) if Instant::now() > end => return Err(error),
-                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-                Ok(_) => return Ok(()),
-            }
-        }
     }
 
     /// The control plane.
@@ -83,6 +74,21 @@ impl Cluster {
         let folders = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
         let kubectl = self.testbed.kubectl("admin")?;
         Ok(kubectl.env("PATH", std::env::join_paths(folders)?))
+    }
+
+    /// Ends the operator as a lost node would.
+    pub async fn stop_operator(&mut self) -> Result<()> {
+        Ok(self.operator.kill().await?)
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, object: &Value) -> Result<()> {
+        let kubectl = self
+            .testbed
+            .kubectl("admin")?
+            .args(["create", "--filename=-"]);
+        kubectl.input(object.to_string()).run().await?.success()?;
+        Ok(())
     }
 
     /// What kubectl prints, which must succeed.

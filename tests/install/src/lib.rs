@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 pub use cluster::Cluster;
 pub use guides::{Block, Place, blocks};
-pub use manifests::{Objects, chart, chart_in, kustomization, parse};
+pub use manifests::{Objects, chart, chart_in, chart_test, kustomization, parse};
 
 /// The checkout.
 pub fn checkout() -> PathBuf {

@@ -29,14 +29,24 @@ pub async fn chart(values: &[&str]) -> Result<Objects> {
 
 /// What `helm template` makes of the chart in a namespace.
 pub async fn chart_in(namespace: &str, values: &[&str]) -> Result<Objects> {
-    let mut template = Invocation::new(&tool(Tool::Helm)?)
-        .args(["template", "llsd"])
-        .arg(checkout().join("deploy/helm/llsd"))
-        .namespace(namespace);
+    let mut template = template(namespace)?.arg("--skip-tests");
     for value in values {
         template = template.args(["--set", value]);
     }
     parse(&template.run().await?.success()?)
+}
+
+/// What `helm test` runs.
+pub async fn chart_test(namespace: &str) -> Result<Objects> {
+    let template = template(namespace)?.args(["--show-only", "templates/tests/doctor.yaml"]);
+    parse(&template.run().await?.success()?)
+}
+
+fn template(namespace: &str) -> Result<Invocation> {
+    Ok(Invocation::new(&tool(Tool::Helm)?)
+        .args(["template", "llsd"])
+        .arg(checkout().join("deploy/helm/llsd"))
+        .namespace(namespace))
 }
 
 /// The objects of a stream of YAML documents.
