@@ -6,23 +6,26 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
+use crate::view::cache::version;
+
 /// The names to delete: all but the current one, the newest other, and those that pods still mount.
 pub(super) fn superfluous(
     generated: &[impl AsRef<DynamicObject>],
     current: &str,
     mounted: &BTreeSet<String>,
 ) -> Vec<String> {
-    let mut others: Vec<(Option<Timestamp>, String)> = generated
+    // Times are whole seconds, within which a resource can change twice; versions grow with each write.
+    let mut others: Vec<(Option<Timestamp>, u64, String)> = generated
         .iter()
         .map(AsRef::as_ref)
         .filter(|map| map.name_any() != current)
         .map(|map| {
             let made = map.metadata.creation_timestamp.as_ref();
-            (made.map(|time| time.0), map.name_any())
+            (made.map(|time| time.0), version(map), map.name_any())
         })
         .collect();
     others.sort_by(|one, other| other.cmp(one));
-    let old = others.into_iter().skip(1).map(|(_, name)| name);
+    let old = others.into_iter().skip(1).map(|(_, _, name)| name);
     old.filter(|name| !mounted.contains(name)).collect()
 }
 
@@ -34,13 +37,26 @@ mod tests {
 
     use super::*;
 
+    fn map(name: &str, second: i64, version: u64) -> Arc<DynamicObject> {
+        let time = Timestamp::from_second(second).expect("a time");
+        let metadata = json!({
+            "name": name, "creationTimestamp": time, "resourceVersion": version.to_string(),
+        });
+        let object = serde_json::from_value(json!({ "metadata": metadata }));
+        Arc::new(object.expect("a ConfigMap"))
+    }
+
+    #[test]
+    fn of_two_made_within_a_second_the_later_one_is_the_previous() {
+        for (first, second) in [("a", "b"), ("b", "a")] {
+            let maps = [map(first, 1, 9), map(second, 1, 10), map("current", 1, 11)];
+            assert_eq!(superfluous(&maps, "current", &BTreeSet::new()), [first]);
+        }
+    }
+
     #[test]
     fn the_current_the_previous_and_the_mounted_stay() {
-        let map = |name: &str, second: i64| {
-            let time = Timestamp::from_second(second).expect("a time");
-            let object = json!({"metadata": {"name": name, "creationTimestamp": time}});
-            Arc::new(serde_json::from_value::<DynamicObject>(object).expect("a ConfigMap"))
-        };
+        let map = |name, second: u64| map(name, second.try_into().expect("a time"), second);
         let maps = [
             map("oldest", 1),
             map("mounted", 2),

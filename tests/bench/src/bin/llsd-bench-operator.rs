@@ -15,7 +15,8 @@ use clap::Parser;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Release, Testbed};
@@ -37,7 +38,8 @@ struct Arguments {
     /// Resources to create
     #[arg(short, default_value_t = 200)]
     number: usize,
-    /// Let each have a generated configuration, instead of its distribution's own
+    /// Let each be a v1alpha2 resource with a generated configuration, instead of a v1alpha1 resource
+    /// with its distribution's own
     #[arg(long)]
     generated: bool,
     /// Seconds to watch the operator at rest
@@ -144,11 +146,19 @@ impl<'a> Bench<'a> {
     }
 
     async fn create_all(&self, arguments: &Arguments) -> anyhow::Result<()> {
-        let api: Api<Distribution> = self.namespace.api(&self.client);
         let creates = (0..arguments.number).map(|number| {
-            let (api, resource) = (api.clone(), resource(number, arguments.generated));
+            let make = if arguments.generated {
+                v1alpha2
+            } else {
+                v1alpha1
+            };
             async move {
-                let resource = serde_json::from_value(resource)?;
+                let resource: DynamicObject = serde_json::from_value(make(number))?;
+                let types = resource.types.as_ref().context("a resource has a type")?;
+                let of_type = ApiResource::from_gvk(&types.try_into()?);
+                let namespace = self.namespace.name();
+                let api =
+                    Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &of_type);
                 api.create(&PostParams::default(), &resource).await?;
                 anyhow::Ok(())
             }
@@ -184,12 +194,18 @@ impl<'a> Bench<'a> {
 
     /// What one change of the first resource makes the operator ask.
     async fn cost_of(&self, change: Value) -> anyhow::Result<String> {
+        const NAME: &str = "bench-0";
         let mark = self.mark()?;
         let api: Api<Distribution> = self.namespace.api(&self.client);
-        api.patch("bench-0", &PatchParams::default(), &Patch::Merge(change))
+        let changed = api
+            .patch(NAME, &PatchParams::default(), &Patch::Merge(change))
             .await?;
-        self.settle().await?;
-        self.wait_until_ready(1).await?;
+        let generation = changed.metadata.generation;
+        until("ready again", async || {
+            let status = api.get(NAME).await?.status.unwrap_or_default();
+            Ok(status.observed_generation == generation && status.phase == Some(Phase::Ready))
+        })
+        .await?;
         self.settle().await?;
         let requests = self.requests(mark)?;
         let texts = requests.iter().map(|one| {
@@ -256,19 +272,27 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn resource(number: usize, is_generated: bool) -> Value {
-    let mut resource = json!({
+/// What was measured of the first operator.
+fn v1alpha1(number: usize) -> Value {
+    json!({
+        "apiVersion": "llamastack.io/v1alpha1",
+        "kind": "LlamaStackDistribution",
+        "metadata": {"name": format!("bench-{number}")},
+        "spec": {"server": {"distribution": {"name": "starter"}, "containerSpec": {"port": 8321}}},
+    })
+}
+
+fn v1alpha2(number: usize) -> Value {
+    json!({
         "apiVersion": "llamastack.io/v1alpha2",
         "kind": "LlamaStackDistribution",
         "metadata": {"name": format!("bench-{number}")},
-        "spec": {"distribution": {"name": "starter"}, "networking": {"port": 8321}},
-    });
-    if is_generated {
-        resource["spec"]["providers"] =
-            json!({"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}});
-        resource["spec"]["resources"] = json!({"models": [format!("model-{number}")]});
-    }
-    resource
+        "spec": {
+            "distribution": {"name": "starter"},
+            "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}},
+            "resources": {"models": [format!("model-{number}")]},
+        },
+    })
 }
 
 fn by_verb(requests: &[AuditedRequest]) -> String {

@@ -7,7 +7,7 @@ use llsd_api::v1alpha2::Phase;
 use llsd_e2e::{Operator, config_map, minimal, phase};
 use serde_json::json;
 
-const RESOURCES: usize = 5;
+const RESOURCES: usize = 50;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ready_resources_cost_no_request_and_neither_does_a_touch_of_one() {

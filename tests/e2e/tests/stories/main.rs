@@ -1,10 +1,14 @@
-//! The first four user stories to their end: the real server runs from what stands in the cluster.
+//! The user stories of the specification, and its edge cases.
 //!
-//! A server is started with the file of the cluster's ConfigMap and the variables of the
-//! Deployment's container. Where it would need a PostgreSQL, a Redis or packages that are not
-//! installed, the release's own code judges the file instead.
+//! The first four go to their end: the real server is started with the file of the cluster's ConfigMap
+//! and the variables of the Deployment's container. Where it would need a PostgreSQL, a Redis or
+//! packages that are not installed, the release's own code judges the file instead.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod access;
+mod edge_cases;
+mod upgrade;
 
 use std::path::PathBuf;
 
