@@ -5,8 +5,10 @@
 
 #![allow(clippy::print_stdout, reason = "figures are what this program is for")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,12 +16,14 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::ApiResource;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource, ResourceExt};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Release, Testbed};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Who the operator is to the API server.
@@ -171,23 +175,14 @@ impl<'a> Bench<'a> {
     }
 
     async fn wait_for_deployments(&self, number: usize) -> anyhow::Result<()> {
-        let api: Api<Deployment> = self.namespace.api(&self.client);
-        until("all Deployments", async || {
-            let cached = ListParams::default().match_any();
-            Ok(api.list_metadata(&cached).await?.items.len() >= number)
-        })
-        .await
+        let api: Api<PartialObjectMeta<Deployment>> = self.namespace.api(&self.client);
+        until_so_many(api, "Deployments", number, |_| true).await
     }
 
     async fn wait_until_ready(&self, number: usize) -> anyhow::Result<()> {
         let api: Api<Distribution> = self.namespace.api(&self.client);
-        until("all Ready", async || {
-            let cached = ListParams::default().match_any();
-            let all = api.list(&cached).await?;
-            let is_ready = |cr: &&Distribution| {
-                cr.status.as_ref().and_then(|status| status.phase) == Some(Phase::Ready)
-            };
-            Ok(all.iter().filter(is_ready).count() >= number)
+        until_so_many(api, "Ready", number, |cr| {
+            cr.status.as_ref().and_then(|status| status.phase) == Some(Phase::Ready)
         })
         .await
     }
@@ -303,6 +298,33 @@ fn by_verb(requests: &[AuditedRequest]) -> String {
     }
     let texts = verbs.iter().map(|(verb, count)| format!("{verb} {count}"));
     texts.collect::<Vec<_>>().join(", ")
+}
+
+/// Watches until so many objects satisfy a condition. A list again and again would keep the API server
+/// busier than the operator does.
+async fn until_so_many<K>(
+    api: Api<K>,
+    state: &str,
+    number: usize,
+    holds: impl Fn(&K) -> bool,
+) -> anyhow::Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut seen = BTreeSet::new();
+    let changes = watcher(api, watcher::Config::default()).default_backoff();
+    let mut changes = pin!(changes.applied_objects());
+    let counting = async {
+        while seen.len() < number {
+            let object = changes.next().await.context("the watch ended")??;
+            if holds(&object) {
+                seen.insert(object.name_any());
+            }
+        }
+        anyhow::Ok(())
+    };
+    let counted = tokio::time::timeout(DEADLINE, counting).await;
+    counted.with_context(|| format!("not all {state} after {DEADLINE:?}"))?
 }
 
 async fn until(state: &str, holds: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
