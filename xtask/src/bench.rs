@@ -19,15 +19,24 @@ pub fn generation() -> anyhow::Result<()> {
 
 /// Measures the operator on a control plane of its own; `options` are those of the program.
 pub fn operator(options: &[String]) -> anyhow::Result<()> {
+    on_control_plane("operator", options)
+}
+
+/// Measures conversion and admission on a control plane of their own.
+pub fn webhooks() -> anyhow::Result<()> {
+    on_control_plane("webhooks", &[])
+}
+
+fn on_control_plane(what: &str, options: &[String]) -> anyhow::Result<()> {
     let cache = shell::cache()?;
     Testbed::build(&cache)?.ensure_control_plane()?;
     let folder = build()?;
-    let mut bench = Command::new(folder.join("llsd-bench-operator"));
+    let mut bench = Command::new(folder.join(format!("llsd-bench-{what}")));
     bench
         .arg(folder.join("llsd"))
         .args(options)
         .env("LLSD_CACHE", cache);
-    shell::step("operator", &mut bench)
+    shell::step(what, &mut bench)
 }
 
 /// Builds for release, and gives the folder of the programs.

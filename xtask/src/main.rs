@@ -75,6 +75,8 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// How long an API server waits for conversion and admission, on a control plane of their own
+    Webhooks,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -96,6 +98,9 @@ fn main() -> anyhow::Result<()> {
         Task::Bench {
             what: Some(Bench::Operator { options }),
         } => bench::operator(&options),
+        Task::Bench {
+            what: Some(Bench::Webhooks),
+        } => bench::webhooks(),
         Task::Coverage => coverage::run(),
         Task::Plugins => guests::build_all().map(|_| ()),
         Task::ControlPlane { action } => {

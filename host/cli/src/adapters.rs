@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use llsd_plugin::{CompileCache, Host, HostConfig, Observer, Origin, Plugin};
+use llsd_plugin::{Host, HostConfig, Observer, Origin, Plugin};
 use llsd_render::adapter::Adapter;
 
+use crate::caches::Caches;
 use crate::files;
 
 /// Options of every command that generates.
@@ -17,11 +18,18 @@ pub(crate) struct PluginOptions {
     plugins: Vec<PathBuf>,
 }
 
-/// A host with a compile cache in the user's cache folder, when that can be written.
-pub(crate) fn host(observer: Option<Arc<dyn Observer>>) -> anyhow::Result<Host> {
-    let cache = cache_folder("compiled").and_then(|folder| CompileCache::open(&folder).ok());
+/// A host for one command of one person.
+pub(crate) fn host() -> anyhow::Result<Host> {
+    host_with(&Caches::of_user(), None)
+}
+
+/// A host that keeps machine code in these caches, and tells somebody of its calls.
+pub(crate) fn host_with(
+    caches: &Caches,
+    observer: Option<Arc<dyn Observer>>,
+) -> anyhow::Result<Host> {
     Ok(Host::new(HostConfig {
-        cache,
+        cache: caches.compiled(),
         observer,
         ..HostConfig::default()
     })?)
@@ -54,11 +62,4 @@ pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
         .iter()
         .map(|plugin| plugin as &dyn Adapter)
         .collect()
-}
-
-/// A folder of the user's caches.
-pub(crate) fn cache_folder(name: &str) -> Option<PathBuf> {
-    let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    Some(xdg.or_else(home)?.join("llsd").join(name))
 }

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 /// Exit 1 when a resource is refused.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugins = adapters::load(&adapters::host(None)?, &arguments.generation.adapters)?;
+    let plugins = adapters::load(&adapters::host()?, &arguments.generation.adapters)?;
     let base = arguments.generation.given_base()?;
     let mut verdict = Verdict::Done;
     let mut all = Vec::new();

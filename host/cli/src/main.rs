@@ -4,6 +4,7 @@
 //! different, 2 could not run.
 
 mod adapters;
+mod caches;
 mod check;
 mod completions;
 mod convert;

@@ -2,17 +2,20 @@
 
 use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use kube::Config;
 use llsd_controller::{
-    Endpoints, Metrics, Scope, Settings, install_admission, install_definitions,
+    Endpoints, Images, Metrics, Scope, Settings, install_admission, install_definitions,
 };
 use llsd_registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
+use crate::caches::Caches;
 use crate::registry::RegistryOptions;
 use crate::{Verdict, adapters, webhooks};
 
@@ -41,6 +44,10 @@ pub(crate) struct Arguments {
     /// Answer /metrics here, over TLS, to those who may get it
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    /// Keep machine code and what registries gave in this folder, which may be emptied at any time;
+    /// by default in the user's cache folder
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
     /// Write the log as JSON
     #[arg(long)]
     log_json: bool,
@@ -59,9 +66,16 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     start_log(arguments.log_json);
     let metrics = Metrics::new();
-    let host = adapters::host(Some(metrics.clone()))?;
+    let caches = match &arguments.cache_dir {
+        Some(folder) => Caches::in_folder(folder.clone())?,
+        None => Caches::of_user(),
+    };
+    let host = adapters::host_with(&caches, Some(metrics.clone()))?;
     let plugins = adapters::load(&host, &arguments.adapters)?;
-    let registry = Registry::new(arguments.registries.settings()?)?;
+    let registry = Registry::new(llsd_registry::Settings {
+        cache_dir: caches.registry(),
+        ..arguments.registries.settings()?
+    })?;
     let keyring = arguments.registries.keyring()?;
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
     runtime.block_on(async {
@@ -77,8 +91,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             .clone()
             .unwrap_or_else(|| client.default_namespace().to_owned());
         let (stop, stopped) = watch::channel(false);
-        let webhooks =
-            webhooks::start(&arguments.webhooks, arguments.dev, &client, &home, &plugins).await?;
+        let plugins_in_use = watch::Sender::new(Arc::from(plugins.as_slice()));
+        let shared = webhooks::Shared {
+            client: &client,
+            home: &home,
+            images: Images::new(client.clone(), registry.clone(), keyring.clone()),
+            plugins_in_use: plugins_in_use.subscribe(),
+        };
+        let webhooks = webhooks::start(&arguments.webhooks, arguments.dev, shared).await?;
         let webhook = webhooks.as_ref().map(|server| server.webhook().clone());
         let webhooks = webhooks.map(|server| {
             let (stop, stopped) = (stop.clone(), until(stopped.clone()));
@@ -104,6 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         let settings = Settings {
             client,
             plugins,
+            plugins_in_use,
             host,
             plugin_selector: arguments.plugin_selector.clone(),
             scope,

@@ -4,11 +4,8 @@
 //! is in it is given without asking the registry again.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Context;
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
 use llsd_registry::guard::Allowed;
 use llsd_registry::signature::{Level, PublicKey, Verification};
 use llsd_registry::{
@@ -16,7 +13,8 @@ use llsd_registry::{
     Registry, Rule, Settings, image, signature,
 };
 
-use crate::{adapters, files};
+use crate::caches::Caches;
+use crate::files;
 
 /// Options of every command that asks a registry.
 #[derive(clap::Args)]
@@ -64,7 +62,7 @@ impl Client {
         let asked = settings.mirrors.rewrite(named)?;
         settings.allowed.push(allowed(asked.registry()));
         settings.check_access = false;
-        settings.cache_dir = cache_folder();
+        settings.cache_dir = Caches::of_user().registry();
         Ok(Self {
             registry: Registry::new(settings)?,
             keyring: options.keyring()?,
@@ -197,15 +195,6 @@ fn docker_config() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker"));
     Some(folder.or_else(home)?.join("config.json"))
-}
-
-/// Without a cache everything works, only slower.
-fn cache_folder() -> Option<Arc<Dir>> {
-    let folder = adapters::cache_folder("registry")?;
-    std::fs::create_dir_all(&folder).ok()?;
-    Dir::open_ambient_dir(folder, ambient_authority())
-        .ok()
-        .map(Arc::new)
 }
 
 fn parse_mirror(text: &str) -> Result<Mirror, String> {

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         arguments.file.display(),
         resources.len()
     );
-    let plugins = adapters::load(&adapters::host(None)?, &arguments.generation.adapters)?;
+    let plugins = adapters::load(&adapters::host()?, &arguments.generation.adapters)?;
     let base = arguments.generation.given_base()?;
     let resource = resources.remove(0);
     let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;

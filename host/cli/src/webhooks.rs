@@ -3,10 +3,14 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::Client;
+use llsd_api::checked::Checked;
+use llsd_controller::Images;
 use llsd_plugin::Plugin;
 use llsd_render::distributions;
-use llsd_webhook::{Knowledge, Periods, Reached, SECRET_NAME, Server};
+use llsd_webhook::{ImageBase, Knowledge, Periods, Reached, SECRET_NAME, Server};
 use tokio::sync::watch;
 
 /// How to serve the webhooks.
@@ -28,14 +32,27 @@ const PORT: u16 = 9443;
 /// The port of the Service, which is the API server's default.
 const SERVICE_PORT: u16 = 443;
 
+/// What the webhooks take over from the operator.
+pub(crate) struct Shared<'a> {
+    pub(crate) client: &'a Client,
+    /// The operator's own namespace.
+    pub(crate) home: &'a str,
+    pub(crate) images: Images,
+    pub(crate) plugins_in_use: watch::Receiver<Arc<[Plugin]>>,
+}
+
 /// A server with its port and certificate, unless none is wanted.
 pub(crate) async fn start(
     options: &WebhookOptions,
     is_dev: bool,
-    client: &Client,
-    home: &str,
-    plugins: &[Plugin],
+    shared: Shared<'_>,
 ) -> anyhow::Result<Option<Server>> {
+    let Shared {
+        client,
+        home,
+        images,
+        plugins_in_use,
+    } = shared;
     if options.no_webhooks {
         return Ok(None);
     }
@@ -49,11 +66,10 @@ pub(crate) async fn start(
         };
         ((Ipv6Addr::UNSPECIFIED, PORT).into(), service)
     };
-    let knowledge = Knowledge::new(plugins.into(), &distributions::builtin());
     let settings = llsd_webhook::Settings {
         client: client.clone(),
-        // Nothing is learned while it runs: the channel keeps its first value.
-        knowledge: watch::channel(Arc::new(knowledge)).1,
+        images: Arc::new(AsOperator(images)),
+        knowledge: learn(plugins_in_use),
         listen: options.webhook_listen.unwrap_or(listen),
         reached,
         namespace: home.to_owned(),
@@ -61,4 +77,38 @@ pub(crate) async fn start(
         periods: Periods::default(),
     };
     Ok(Some(llsd_webhook::start(settings).await?))
+}
+
+/// Knows the plugins in use, for as long as the webhooks ask.
+fn learn(mut in_use: watch::Receiver<Arc<[Plugin]>>) -> watch::Receiver<Arc<Knowledge>> {
+    let know =
+        |plugins: Arc<[Plugin]>| Arc::new(Knowledge::new(plugins, &distributions::builtin()));
+    let plugins = in_use.borrow_and_update().clone();
+    let (learned, knowledge) = watch::channel(know(plugins));
+    tokio::spawn(async move {
+        while in_use.changed().await.is_ok() {
+            let plugins = in_use.borrow_and_update().clone();
+            learned.send_replace(know(plugins));
+        }
+    });
+    knowledge
+}
+
+/// Images as the operator reads them.
+struct AsOperator(Images);
+
+impl llsd_webhook::Images for AsOperator {
+    fn base<'a>(
+        &'a self,
+        image: &'a str,
+        checked: &'a Checked,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<ImageBase, String>> {
+        let read = self.0.base(image, checked, namespace);
+        read.map(|answer| match answer {
+            Ok((text, hints)) => Ok(ImageBase { text, hints }),
+            Err(error) => Err(error.to_string()),
+        })
+        .boxed()
+    }
 }

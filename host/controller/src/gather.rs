@@ -204,14 +204,10 @@ fn labelled(
         ServerSource::Named(_) => "name",
         ServerSource::Image(_) => "image",
     };
-    let hints = Hints {
-        labels: read.hints.clone(),
-        schema: read
-            .schema
-            .clone()
-            .or_else(|| known.and_then(|known| known.schema.clone())),
-        server_version: read.server_version.clone(),
-    };
+    let mut hints = images::hints(read);
+    hints.schema = hints
+        .schema
+        .or_else(|| known.and_then(|known| known.schema.clone()));
     base(
         &read.yaml,
         hints,

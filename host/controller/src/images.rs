@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use llsd_adapter_sdk::documents::Hints;
+use llsd_api::checked::Checked;
 use llsd_registry::{
     BaseConfig, BaseError, Error as RegistryError, Keyring, ParseReferenceError, Reference,
     Registry, chain,
@@ -24,22 +26,28 @@ const RETRY: Duration = Duration::from_secs(10);
 const RECHECK: Duration = Duration::from_secs(60);
 
 /// Reads images for all resources.
-pub(crate) struct Images {
+pub struct Images {
     registry: Registry,
     keyrings: Keyrings,
 }
 
 /// Why an image's labels were not read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
+    /// The resource does not name an image.
     #[error(transparent)]
     Reference(#[from] ParseReferenceError),
+    /// The image says nothing usable, or its registry nothing at all.
     #[error("{}", chain(.0))]
     Image(#[from] BaseError),
+    /// Credentials could not be looked for.
     #[error("the API server did not give the {kind} {name:?}: {error}")]
     Api {
+        /// What was asked for.
         kind: &'static str,
+        /// Its name.
         name: String,
+        /// What the API server said.
         error: Box<kube::Error>,
     },
 }
@@ -71,11 +79,24 @@ impl Error {
 
 impl Images {
     /// `mounted` is tried after the credentials of the namespace.
-    pub(crate) fn new(client: Client, registry: Registry, mounted: Keyring) -> Self {
+    pub fn new(client: Client, registry: Registry, mounted: Keyring) -> Self {
         Self {
             registry,
             keyrings: Keyrings::new(client, mounted),
         }
+    }
+
+    /// The base configuration that the labels of an image hold or lead to, for a resource of a
+    /// namespace, and what they say about it.
+    pub async fn base(
+        &self,
+        image: &str,
+        checked: &Checked,
+        namespace: &str,
+    ) -> Result<(String, Hints), Error> {
+        let puller = Puller::of(checked, namespace);
+        let read = self.base_config(image, &puller).await?;
+        Ok((read.yaml.clone(), hints(&read)))
     }
 
     /// What the labels of an image say.
@@ -96,6 +117,15 @@ impl Images {
             return Err(refused.into());
         }
         Ok(self.registry.base_config(&reference, &fresh).await?)
+    }
+}
+
+/// What the labels of an image say about its configuration.
+pub(crate) fn hints(read: &BaseConfig) -> Hints {
+    Hints {
+        labels: read.hints.clone(),
+        schema: read.schema.clone(),
+        server_version: read.server_version.clone(),
     }
 }
 

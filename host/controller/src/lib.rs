@@ -27,6 +27,7 @@ mod report;
 mod serve;
 mod view;
 
+pub use images::{Error as ImageError, Images};
 pub use install::{InstallError, install_admission, install_definitions};
 pub use metrics::Metrics;
 pub use migrate::{Migration, MigrationError, migrate_storage};

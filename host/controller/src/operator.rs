@@ -15,6 +15,7 @@ use llsd_plugin::{Host, Plugin};
 use llsd_registry::{Keyring, Registry};
 use llsd_render::distributions;
 use llsd_render::objects::Kind;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub client: Client,
     /// Schema adapters and provider packs; those that come first are asked first.
     pub plugins: Vec<Plugin>,
+    /// Told of the plugins in use, and of every change: those above, and those of `SchemaPlugin`s.
+    pub plugins_in_use: watch::Sender<Arc<[Plugin]>>,
     /// Loads the plugins that `SchemaPlugin`s name.
     pub host: Host,
     /// Label selector of the `SchemaPlugin`s to serve; all of them when absent.
@@ -111,6 +114,7 @@ pub async fn run(
     let Settings {
         client,
         plugins,
+        plugins_in_use,
         host,
         plugin_selector,
         scope,
@@ -131,7 +135,7 @@ pub async fn run(
     let routes = cluster.has_routes.then_some(Kind::Route);
     let bindings = cluster.has_any_uid.then_some(Kind::RoleBinding);
     let references = Arc::new(References::default());
-    let plugins = Arc::new(Plugins::new(plugins));
+    let plugins = Arc::new(Plugins::new(plugins, plugins_in_use));
     let view = Arc::new(View::new(KINDS.into_iter().chain(routes).chain(bindings)));
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
@@ -158,6 +162,15 @@ pub async fn run(
         metrics: metrics.clone(),
     });
     let _watches = followers.start();
+    let (lead, leads) = watch::channel(false);
+    let of_plugins = PluginSettings {
+        client: client.clone(),
+        registry,
+        host,
+        namespace: home.clone(),
+        selector: plugin_selector,
+    };
+    let serving = JoinSet::from_iter([serve_schema_plugins(of_plugins, plugins, leads)]);
     let _answers = answer(endpoints, health, metrics, &client);
     let candidacy = match &identity {
         Some(identity) => {
@@ -174,6 +187,7 @@ pub async fn run(
         }
         None => None,
     };
+    lead.send_replace(true);
     let losing = candidacy.clone();
     let end = async move {
         match losing {
@@ -188,16 +202,10 @@ pub async fn run(
     let _migration =
         (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client.clone())]));
     let end = end.boxed().shared();
-    let of_plugins = PluginSettings {
-        client,
-        registry,
-        host,
-        namespace: home,
-        selector: plugin_selector,
-    };
+    let stop_serving = end.clone().map(|()| drop(serving));
     futures::join!(
-        reconcile_all(context, &scope, workers, woken, end.clone()),
-        serve_schema_plugins(of_plugins, plugins, end),
+        reconcile_all(context, &scope, workers, woken, end),
+        stop_serving,
     );
     match candidacy.and_then(Arc::into_inner) {
         Some(candidacy) if candidacy.is_leading() => candidacy.resign().await,

@@ -4,7 +4,7 @@
 //! resolve → admit → authenticate → fetch → verify → inspect → compile → dry-instantiate, and then
 //! takes the place of the version before it, without a restart. A step that fails leaves the version
 //! in use where it is. The bytes in use are kept in the cluster, so that a start while the registry
-//! is down changes nothing.
+//! is down changes nothing, and so that replicas that wait for the lead can use them as well.
 
 mod controller;
 mod faults;
@@ -16,6 +16,8 @@ mod set;
 mod status;
 mod take_over;
 mod terms;
+
+use std::sync::Arc;
 
 use futures::Stream;
 use llsd_plugin::Plugin;
@@ -38,10 +40,10 @@ pub(crate) struct Plugins {
 }
 
 impl Plugins {
-    /// Starts with what the operator was given.
-    pub(crate) fn new(given: Vec<Plugin>) -> Self {
+    /// Starts with what the operator was given, and tells `in_use` of it and of every change.
+    pub(crate) fn new(given: Vec<Plugin>, in_use: watch::Sender<Arc<[Plugin]>>) -> Self {
         Self {
-            set: PluginSet::new(given),
+            set: PluginSet::new(given, in_use),
             faults: Faults::default(),
             proposals: Proposals::default(),
         }
@@ -50,9 +52,9 @@ impl Plugins {
 
 /// Fires each time a value is sent.
 fn changes<T: Send + Sync + 'static>(
-    sender: &watch::Sender<T>,
+    receiver: watch::Receiver<T>,
 ) -> impl Stream<Item = ()> + Send + 'static {
-    futures::stream::unfold(sender.subscribe(), |mut receiver| async move {
+    futures::stream::unfold(receiver, |mut receiver| async move {
         receiver.changed().await.ok()?;
         Some(((), receiver))
     })

@@ -7,6 +7,7 @@
 //! from changing and never what is running.
 
 mod admission;
+mod base;
 mod certificates;
 mod conversion;
 mod keeper;
@@ -24,6 +25,7 @@ use kube::Client;
 use llsd_api::{Webhook, WebhookEndpoint};
 use tokio::sync::watch;
 
+pub use base::{ImageBase, Images};
 pub use certificates::Periods;
 pub use keeper::Error as CertificateError;
 pub use preview::Knowledge;
@@ -39,6 +41,8 @@ pub const SECRET_NAME: &str = "llsd-webhook";
 pub struct Settings {
     /// The cluster.
     pub client: Client,
+    /// How images are read.
+    pub images: Arc<dyn Images>,
     /// Plugins and distributions, replaced as a whole when they change.
     pub knowledge: watch::Receiver<Arc<Knowledge>>,
     /// Where to listen; port 0 for any that is free.
@@ -102,6 +106,7 @@ pub struct Server {
 pub async fn start(settings: Settings) -> Result<Server, Error> {
     let Settings {
         client,
+        images,
         knowledge,
         listen,
         reached,
@@ -134,7 +139,11 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
     };
     Ok(Server {
         listener,
-        context: Context { client, knowledge },
+        context: Context {
+            client,
+            images,
+            knowledge,
+        },
         keeper,
         first,
         webhook,

@@ -1,6 +1,6 @@
-//! The generation that the operator will do, done ahead for what can be known without a registry.
+//! The generation that the operator will do, done ahead.
 //!
-//! In: a checked resource and what the process knows. Out: what the plugins say about it. Nothing of
+//! In: a checked resource, its base where that had to be asked for, and what the process knows. Out: what the plugins say about it. Nothing of
 //! what is generated is kept.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ use llsd_render::distributions::KnownDistribution;
 use llsd_render::{Inputs, ProviderPackage, Refusal, Surroundings, generate, yaml};
 use serde_json::Value;
 
+use crate::base::Base;
+
 /// What a process knows about distributions and their dialects. Replaced as a whole when it changes.
 pub struct Knowledge {
     plugins: Arc<[Plugin]>,
@@ -24,6 +26,7 @@ pub struct Knowledge {
 
 /// A distribution, its base read once for all requests.
 struct Known {
+    image: String,
     schema: Option<String>,
     base: Option<Value>,
 }
@@ -36,11 +39,12 @@ impl Knowledge {
     ) -> Self {
         let known = distributions.iter().map(|(name, distribution)| {
             let KnownDistribution {
-                image: _,
+                image,
                 schema,
                 base,
             } = distribution;
             let known = Known {
+                image: image.clone(),
                 schema: schema.clone(),
                 // One that cannot be read is reported by the operator, on the resources that use it.
                 base: base.as_deref().and_then(|text| yaml::read(text).ok()),
@@ -52,6 +56,17 @@ impl Knowledge {
             distributions: known.collect(),
         }
     }
+
+    /// The image that holds the base of a resource, unless the base is known already.
+    pub(crate) fn image_of<'a>(&'a self, checked: &'a Checked) -> Option<&'a str> {
+        match &checked.server {
+            ServerSource::Image(image) => Some(image),
+            ServerSource::Named(name) => {
+                let known = self.distributions.get(name)?;
+                known.base.is_none().then_some(&known.image)
+            }
+        }
+    }
 }
 
 /// What the plugins, or the list of distributions, say about a resource.
@@ -60,16 +75,12 @@ pub(crate) enum Preview {
     Said(Vec<Diagnostic>),
     /// The resource names a distribution that does not exist.
     Unknown(Rejection),
-    /// It takes the network to say more.
+    /// Nothing is generated, or what it is generated from could not be had.
     Silent,
 }
 
-/// Does ahead what the operator will do. `config_map_base`: the base from the resource's ConfigMap.
-pub(crate) fn preview(
-    knowledge: &Knowledge,
-    checked: &Checked,
-    config_map_base: Option<Value>,
-) -> Preview {
+/// Does ahead what the operator will do. `asked`: the base, where it had to be asked for.
+pub(crate) fn preview(knowledge: &Knowledge, checked: &Checked, asked: Option<Base>) -> Preview {
     let known = match &checked.server {
         ServerSource::Image(_) => None,
         ServerSource::Named(name) => match knowledge.distributions.get(name) {
@@ -77,31 +88,36 @@ pub(crate) fn preview(
             None => return Preview::Unknown(unknown_distribution(knowledge, name)),
         },
     };
-    let base = match &checked.config_source {
-        ConfigSource::Generated { base: Some(_) } => config_map_base.as_ref(),
-        ConfigSource::Generated { base: None } => known.and_then(|known| known.base.as_ref()),
-        ConfigSource::Override { .. } | ConfigSource::DistributionDefault => None,
-    };
-    let Some(base) = base else {
-        return Preview::Silent;
+    // What the map of distributions says holds for the distribution's own base.
+    let mapped = known.and_then(|known| known.schema.clone());
+    let (config, hints, mapped) = match (&checked.config_source, &asked) {
+        (ConfigSource::Override { .. } | ConfigSource::DistributionDefault, _) => {
+            return Preview::Silent;
+        }
+        (ConfigSource::Generated { base }, Some(asked)) => {
+            let mapped = mapped.filter(|_| base.is_none());
+            (&asked.config, asked.hints.clone(), mapped)
+        }
+        (ConfigSource::Generated { base: Some(_) }, None) => return Preview::Silent,
+        (ConfigSource::Generated { base: None }, None) => {
+            match known.and_then(|known| known.base.as_ref()) {
+                Some(config) => (config, Hints::default(), mapped),
+                None => return Preview::Silent,
+            }
+        }
     };
     let adapters: Vec<&dyn Adapter> = knowledge
         .plugins
         .iter()
         .map(|plugin| plugin as &dyn Adapter)
         .collect();
-    // What the map of distributions says holds for the distribution's own base.
-    let mapped = match config_map_base {
-        Some(_) => None,
-        None => known.and_then(|known| known.schema.clone()),
-    };
     let hints = Hints {
-        schema: checked.schema.clone().or(mapped),
-        ..Hints::default()
+        schema: checked.schema.clone().or(hints.schema).or(mapped),
+        ..hints
     };
     let inputs = Inputs {
         checked,
-        base,
+        base: config,
         hints: &hints,
         surroundings: &surroundings(checked),
     };
@@ -111,7 +127,7 @@ pub(crate) fn preview(
         Err(Refusal::Undecided(undecided)) => {
             let fix =
                 "name the dialect in spec.distribution.schema, or install a plugin that serves it";
-            // A SchemaPlugin that is not known here may serve it.
+            // The SchemaPlugin that serves it may be applied after the resource.
             Preview::Said(vec![Diagnostic::warning(
                 "unsupported-schema",
                 "spec.distribution",

@@ -11,20 +11,9 @@ use kube::Client;
 use kube::api::Api;
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource};
 use llsd_api::{FieldPath, Notice};
-use llsd_render::yaml;
-use serde_json::Value;
 
 /// Warnings are worth no longer wait.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// What the cluster says about the objects that a resource names.
-#[derive(Debug, Default)]
-pub(crate) struct Surveyed {
-    /// What is not there.
-    pub(crate) notices: Vec<Notice>,
-    /// The base, where a ConfigMap holds it.
-    pub(crate) base: Option<Value>,
-}
 
 /// An object of the resource's namespace, and where the resource names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,19 +30,11 @@ enum Kind {
 }
 
 /// Looks for everything at once. What cannot be asked in time is taken to be there.
-pub(crate) async fn survey(client: &Client, namespace: &str, checked: &Checked) -> Surveyed {
-    let ask = async {
-        let named = names(checked);
-        let notices = join_all(named.iter().map(|one| look(client, namespace, one)));
-        let (notices, base) = tokio::join!(notices, read_base(client, namespace, checked));
-        Surveyed {
-            notices: notices.into_iter().flatten().collect(),
-            base,
-        }
-    };
-    tokio::time::timeout(PATIENCE, ask)
-        .await
-        .unwrap_or_default()
+pub(crate) async fn survey(client: &Client, namespace: &str, checked: &Checked) -> Vec<Notice> {
+    let named = names(checked);
+    let ask = join_all(named.iter().map(|one| look(client, namespace, one)));
+    let answers = tokio::time::timeout(PATIENCE, ask).await;
+    answers.unwrap_or_default().into_iter().flatten().collect()
 }
 
 /// Every object that the resource names, each once.
@@ -143,21 +124,9 @@ async fn look(client: &Client, namespace: &str, named: &Named) -> Option<Notice>
     })
 }
 
-async fn read_base(client: &Client, namespace: &str, checked: &Checked) -> Option<Value> {
-    let ConfigSource::Generated {
-        base: Some(BaseConfigMap { name, key }),
-    } = &checked.config_source
-    else {
-        return None;
-    };
-    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let map = api.get_opt(name).await.ok()??;
-    yaml::read(map.data?.get(key)?).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -18,6 +18,7 @@ use llsd_api::{CONVERSION_PATH, VALIDATION_PATH};
 use tokio::sync::watch;
 
 use crate::admission::{self, Review};
+use crate::base::{self, Images};
 use crate::conversion;
 use crate::preview::{Knowledge, Preview, preview};
 use crate::references::survey;
@@ -39,6 +40,7 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
+    pub(crate) images: Arc<dyn Images>,
     pub(crate) knowledge: watch::Receiver<Arc<Knowledge>>,
 }
 
@@ -133,13 +135,17 @@ async fn decide(
         namespace,
         mut decision,
     } = candidate;
-    let surveyed = survey(&context.client, &namespace, &checked).await;
-    surveyed
-        .notices
-        .into_iter()
-        .for_each(|one| decision.warn(one));
     let knowledge = context.knowledge.borrow().clone();
-    let base = surveyed.base;
+    let Context { client, images, .. } = &context;
+    let (notices, base) = tokio::join!(
+        survey(client, &namespace, &checked),
+        base::find(client, images, &knowledge, &namespace, &checked),
+    );
+    notices.into_iter().for_each(|one| decision.warn(one));
+    let base = base.unwrap_or_else(|notice| {
+        decision.warn(notice);
+        None
+    });
     let said = tokio::task::spawn_blocking(move || preview(&knowledge, &checked, base)).await?;
     match said {
         Preview::Said(found) => found.into_iter().for_each(|one| decision.heed(one)),

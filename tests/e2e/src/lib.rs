@@ -14,7 +14,7 @@ mod webhooks;
 pub use footprint::Footprint;
 pub use line::Line;
 pub use process::Process;
-pub use resource::{condition, config_map, minimal, named, phase};
+pub use resource::{condition, config_map, minimal, named, ogx_base, phase};
 pub use rights::{Right, granted};
 pub use shelf::Shelf;
 pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins};

@@ -44,3 +44,10 @@ pub fn named(name: &str) -> Value {
     resource["metadata"]["name"] = name.into();
     resource
 }
+
+/// A base that only the ogx adapter understands.
+pub fn ogx_base() -> String {
+    let recorded = include_str!("../../../plugins/ogx/tests/golden/1.0-minimal/request.json");
+    let recorded: Value = serde_json::from_str(recorded).unwrap();
+    serde_saphyr::to_string(&recorded["request"]["base"]).unwrap()
+}

@@ -1,7 +1,7 @@
 //! An operator of its own for each test: one namespace, one user whose requests can be counted.
 
 use std::fmt::Debug;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -16,7 +16,7 @@ use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::phase;
@@ -151,6 +151,7 @@ impl Stage {
         Settings {
             client: self.testbed.client(&self.user).await.unwrap(),
             plugins: plugins(),
+            plugins_in_use: watch::Sender::new(Arc::default()),
             scope: self.scope.clone(),
             home: home.to_owned(),
             host: host().clone(),

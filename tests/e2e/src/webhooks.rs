@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
 use llsd_api::Webhook;
+use llsd_api::checked::Checked;
 use llsd_render::distributions;
-use llsd_webhook::{Knowledge, Periods, Reached};
+use llsd_webhook::{ImageBase, Images, Knowledge, Periods, Reached};
 use tokio::sync::{oneshot, watch};
 
 use crate::plugins;
@@ -32,6 +35,7 @@ pub async fn serve_webhooks(
             let knowledge = Knowledge::new(plugins().into(), &distributions::builtin());
             let server = llsd_webhook::start(llsd_webhook::Settings {
                 client: Client::try_from(config)?,
+                images: Arc::new(NoRegistry),
                 knowledge: watch::channel(Arc::new(knowledge)).1,
                 listen: ([127, 0, 0, 1], 0).into(),
                 reached: Reached::Directly,
@@ -46,4 +50,19 @@ pub async fn serve_webhooks(
         })
     });
     tell.await.context("the webhooks did not start")
+}
+
+/// A registry that is down.
+struct NoRegistry;
+
+impl Images for NoRegistry {
+    fn base<'a>(
+        &'a self,
+        image: &'a str,
+        _: &'a Checked,
+        _: &'a str,
+    ) -> BoxFuture<'a, std::result::Result<ImageBase, String>> {
+        let reason = format!("the registry of {image} does not answer");
+        std::future::ready(Err(reason)).boxed()
+    }
 }

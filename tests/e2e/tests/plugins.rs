@@ -7,19 +7,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::{Distribution, SchemaPlugin};
-use llsd_e2e::{DEADLINE, Operator, SERVED_BY, Shelf, condition, config_map, minimal};
+use llsd_e2e::{DEADLINE, Operator, SERVED_BY, Shelf, condition, config_map, minimal, ogx_base};
 use llsd_testbed::{Access, eventually};
 use serde_json::{Value, json};
 
 /// A public key whose private half nobody has.
 const STRANGER: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
-
-/// A base that only the ogx adapter understands.
-fn ogx_base() -> String {
-    let recorded = include_str!("../../../plugins/ogx/tests/golden/1.0-minimal/request.json");
-    let recorded: Value = serde_json::from_str(recorded).unwrap();
-    serde_saphyr::to_string(&recorded["request"]["base"]).unwrap()
-}
 
 fn on_image(name: &str, image: &str) -> Value {
     let mut resource = minimal();

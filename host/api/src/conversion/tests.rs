@@ -630,7 +630,7 @@ fn document(version: Version, spec: BoxedStrategy<Value>) -> impl Strategy<Value
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn v1alpha1_comes_back_the_same(document in document(Version::V1Alpha1, v1alpha1_spec())) {

@@ -36,7 +36,7 @@ struct Cost {
 
 /// Exit 1 when a call burns more fuel than in the baseline: fuel does not depend on the machine.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugin = adapters::load_file(&adapters::host(None)?, &arguments.file)?;
+    let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
     let mut costs = BTreeMap::new();
     for fixture in llsd_conformance::read_fixtures(&arguments.fixtures)? {
         costs.insert(

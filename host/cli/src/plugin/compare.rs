@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 /// Exit 1 when a case differs that was not expected to.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let host = adapters::host(None)?;
+    let host = adapters::host()?;
     let before = [adapters::load_file(&host, &arguments.before)?];
     let after = [adapters::load_file(&host, &arguments.after)?];
     let (mut same, mut unexpected) = (0, 0);

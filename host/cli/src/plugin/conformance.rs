@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 /// Exit 1 when a check fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugin = adapters::load_file(&adapters::host(None)?, &arguments.file)?;
+    let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
     let report = llsd_conformance::run(&plugin, arguments.fixtures.as_deref());
     if arguments.json {
         talk::data(&serde_json::to_string_pretty(&report)?);

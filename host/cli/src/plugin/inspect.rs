@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 /// Exit 1 when the component may not be loaded.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let bytes = read(arguments)?;
-    let host = adapters::host(None)?;
+    let host = adapters::host()?;
     let inspection = host.inspect(&bytes);
     let (description, problems) = match host.load(&bytes, Origin::Outside) {
         Ok(plugin) => (Some(plugin.description().clone()), Vec::new()),

@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let Arguments {
         reference, file, ..
     } = arguments;
-    let host = adapters::host(None)?;
+    let host = adapters::host()?;
     let bytes = files::bytes(file)?;
     let about = match host.load(&bytes, Origin::Outside) {
         Ok(plugin) => plugin.description().clone(),

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         None => serde_json::json!({}),
     };
     let request = Request::from_json(&arguments.call, &input)?;
-    let plugin = adapters::load_file(&adapters::host(None)?, &arguments.file)?;
+    let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
     let called = plugin.call(&request)?;
     let answer: serde_json::Value = serde_json::from_str(&called.answer.to_json())?;
     talk::data(&serde_json::to_string_pretty(&answer)?);

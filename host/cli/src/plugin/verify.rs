@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let reference = &arguments.reference;
     let client = Client::new(&arguments.registries, reference)?;
-    let host = adapters::host(None)?;
+    let host = adapters::host()?;
     let loaded = artifact::fetch(&client, &host, reference, &arguments.signatures)?;
     artifact::say(arguments.output, reference, &loaded.pulled)?;
     Ok(Verdict::Done)

@@ -1,10 +1,12 @@
 //! One pass over one `SchemaPlugin`.
 //!
+//! Every replica has the plugins in use, for its webhooks. Only the one that leads asks registries,
+//! decides and writes; the others load what its status says.
+//!
 //! The version in use is replaced only by one that went through every step. Whatever fails leaves it
 //! where it is, and the status says which step failed and why.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +26,12 @@ use llsd_api::schema_plugin::SchemaPluginStatus;
 use llsd_plugin::Host;
 use llsd_registry::Registry;
 use serde_json::json;
+use tokio::sync::watch;
 
-use super::Plugins;
 use super::status::{Progress, conditions};
 use super::take_over::Pass;
 use super::terms::{Subject, Terms};
+use super::{Plugins, changes};
 
 /// A tag is asked for again.
 const POLL: Duration = Duration::from_secs(300);
@@ -64,14 +67,16 @@ pub(super) struct Context {
     pub(super) plugins: Arc<Plugins>,
     /// Every `SchemaPlugin`: the longest prefix among them decides about a proposal.
     store: Store<Guarded>,
+    /// Whether this replica writes.
+    leads: watch::Receiver<bool>,
 }
 
-/// Serves `SchemaPlugin`s until `shutdown` is done. A pass may be cut anywhere: the next one starts from
+/// Serves `SchemaPlugin`s until it is dropped. A pass may be cut anywhere: the next one starts from
 /// what the status and the kept bytes say.
 pub(crate) async fn serve_schema_plugins(
     settings: PluginSettings,
     plugins: Arc<Plugins>,
-    shutdown: impl Future<Output = ()>,
+    leads: watch::Receiver<bool>,
 ) {
     let api = Api::<Guarded>::all(settings.client.clone());
     let mut watched = watcher::Config::default();
@@ -85,10 +90,12 @@ pub(crate) async fn serve_schema_plugins(
         settings,
         plugins: plugins.clone(),
         store: controller.store(),
+        leads: leads.clone(),
     });
     let serving = controller
         .reconcile_all_on(plugins.faults.changes())
         .reconcile_all_on(plugins.proposals.changes())
+        .reconcile_all_on(changes(leads))
         .run(reconcile, error_policy, context)
         .for_each(|outcome| {
             match outcome {
@@ -104,7 +111,6 @@ pub(crate) async fn serve_schema_plugins(
     tokio::select! {
         () = serving => {}
         () = deleted => {}
-        () = shutdown => {}
     }
 }
 
@@ -138,6 +144,9 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
     if resource.metadata.deletion_timestamp.is_some() {
         ctx.plugins.set.retain(&resource.name_any(), &[]);
         return Ok(Action::await_change());
+    }
+    if !*ctx.leads.borrow() {
+        return Ok(follow(resource, &ctx).await);
     }
     let old = resource.status.clone().unwrap_or_default();
     let mut status = old.clone();
@@ -178,6 +187,20 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
         ctx.write(resource, &status).await?;
     }
     Ok(action)
+}
+
+/// Uses what the leader has put into use.
+async fn follow(resource: &SchemaPlugin, ctx: &Context) -> Action {
+    let (Some(status), Ok(terms)) = (&resource.status, Terms::of(&resource.spec)) else {
+        return Action::await_change();
+    };
+    match Pass::new(ctx, resource, &terms, Timestamp::now())
+        .adopt(status)
+        .await
+    {
+        true => Action::await_change(),
+        false => Action::requeue(RETRY),
+    }
 }
 
 fn error_policy(_: Arc<Guarded>, _: &Error, _: Arc<Context>) -> Action {

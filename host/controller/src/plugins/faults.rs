@@ -64,7 +64,7 @@ impl Faults {
 
     /// Fires each time a component is put aside.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
-        changes(&self.changed)
+        changes(self.changed.subscribe())
     }
 
     fn failed(&self, fault: &Fault) {

@@ -36,6 +36,6 @@ impl Proposals {
 
     /// Fires each time something new is proposed.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
-        changes(&self.changed)
+        changes(self.changed.subscribe())
     }
 }

@@ -28,11 +28,15 @@ pub(crate) struct Place {
 }
 
 impl PluginSet {
-    /// Starts with what the operator was given.
-    pub(crate) fn new(given: impl Into<Arc<[Plugin]>>) -> Self {
+    /// Starts with what the operator was given, and tells `current` of it and of every change.
+    pub(crate) fn new(
+        given: impl Into<Arc<[Plugin]>>,
+        current: watch::Sender<Arc<[Plugin]>>,
+    ) -> Self {
         let given = given.into();
+        current.send_replace(given.clone());
         Self {
-            current: watch::Sender::new(given.clone()),
+            current,
             loaded: Mutex::default(),
             given,
         }
@@ -85,7 +89,7 @@ impl PluginSet {
 
     /// Fires each time the set changes.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
-        changes(&self.current)
+        changes(self.current.subscribe())
     }
 
     fn publish(&self, loaded: &BTreeMap<Place, Plugin>) {

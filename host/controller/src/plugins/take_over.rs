@@ -66,9 +66,8 @@ impl<'a> Pass<'a> {
         self.plugins
             .set
             .retain(&place.resource, std::slice::from_ref(&place));
-        let is_reverted = self.revert(&place, reference, status).await;
-        self.restore(&place, reference, status.current.as_ref())
-            .await;
+        let is_reverted = self.revert(&place, status).await;
+        self.restore(&place, status.current.as_ref()).await;
         // Another spec may have other limits and keys, so that everything is done anew.
         let is_observed = status.observed_generation == self.resource.metadata.generation;
         let in_use = self.plugins.set.at(&place).filter(|_| is_observed);
@@ -148,6 +147,31 @@ impl<'a> Pass<'a> {
         })
     }
 
+    /// Puts into use what the leader has in use, and nothing else; whether all of it could be had.
+    pub(super) async fn adopt(&self, status: &SchemaPluginStatus) -> bool {
+        let named = status.current.iter().map(|one| (self.place(None), one));
+        let proposed = status
+            .proposals
+            .iter()
+            .filter_map(|one| one.plugin.as_ref());
+        let proposed = proposed.map(|one| (self.place(Some(one.reference.clone())), one));
+        let wanted: Vec<_> = named.chain(proposed).collect();
+        let mut has_all = true;
+        for (place, known) in &wanted {
+            let in_use = self.plugins.set.at(place);
+            if in_use.is_some_and(|plugin| plugin.digest() == known.component_digest) {
+                continue;
+            }
+            match self.load_kept(known).await {
+                Some(plugin) => self.plugins.set.put(place.clone(), plugin),
+                None => has_all = false,
+            }
+        }
+        let places: Vec<_> = wanted.into_iter().map(|(place, _)| place).collect();
+        self.plugins.set.retain(&self.resource.name_any(), &places);
+        has_all
+    }
+
     /// One proposal: the plugin that is in use for it from now on, and why not the newest.
     async fn follow(
         &self,
@@ -159,7 +183,7 @@ impl<'a> Pass<'a> {
             self.plugins.set.remove(&place);
             return (Some(known.clone()), None);
         }
-        self.restore(&place, reference, known).await;
+        self.restore(&place, known).await;
         let in_use = self.plugins.set.at(&place);
         if is_settled(reference, known, &in_use) {
             return (known.cloned(), None);
@@ -188,12 +212,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Gives a place back to the version before, when the current one failed too often.
-    async fn revert(
-        &self,
-        place: &Place,
-        reference: &Reference,
-        status: &mut SchemaPluginStatus,
-    ) -> bool {
+    async fn revert(&self, place: &Place, status: &mut SchemaPluginStatus) -> bool {
         let Some(bad) = status.current.take_if(|one| self.is_quarantined(one)) else {
             return false;
         };
@@ -205,7 +224,7 @@ impl<'a> Pass<'a> {
         self.plugins.set.remove(place);
         let previous = status.previous.take();
         if let Some(previous) = previous.filter(|one| !self.is_quarantined(one)) {
-            self.restore(place, reference, Some(&previous)).await;
+            self.restore(place, Some(&previous)).await;
             if self.plugins.set.at(place).is_some() {
                 status.current = Some(previous);
             }
@@ -214,29 +233,37 @@ impl<'a> Pass<'a> {
     }
 
     /// Fills an empty place with the bytes kept in the cluster.
-    async fn restore(&self, place: &Place, reference: &Reference, known: Option<&LoadedPlugin>) {
+    async fn restore(&self, place: &Place, known: Option<&LoadedPlugin>) {
         let Some(known) = known.filter(|_| self.plugins.set.at(place).is_none()) else {
             return;
         };
-        let Ok(digest) = known.component_digest.parse::<Digest>() else {
-            return;
-        };
+        if let Some(plugin) = self.load_kept(known).await {
+            self.plugins.set.put(place.clone(), plugin);
+        }
+    }
+
+    /// Loads a version from the bytes kept in the cluster.
+    async fn load_kept(&self, known: &LoadedPlugin) -> Option<Plugin> {
+        let reference = &known.reference;
+        let named = reference.parse::<Reference>().ok()?;
+        let digest = known.component_digest.parse::<Digest>().ok()?;
         let bytes = match self.kept.read(&digest).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 let error = chain(&error);
-                tracing::info!(plugin = %reference, %error, "the last good version is fetched again");
-                return;
+                tracing::info!(plugin = %reference, %error, "the version in use is not kept in the cluster");
+                return None;
             }
         };
-        match self.fetcher.load(reference, &bytes, self.terms).await {
+        match self.fetcher.load(&named, &bytes, self.terms).await {
             Ok(plugin) => {
-                tracing::info!(plugin = %reference, %digest, "the last good version is in use");
-                self.plugins.set.put(place.clone(), plugin);
+                tracing::info!(plugin = %reference, %digest, "the version kept in the cluster is in use");
+                Some(plugin)
             }
             Err(error) => {
                 let error = chain(&error);
-                tracing::warn!(plugin = %reference, %error, "the last good version does not load");
+                tracing::warn!(plugin = %reference, %error, "the version kept in the cluster does not load");
+                None
             }
         }
     }

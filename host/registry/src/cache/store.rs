@@ -7,8 +7,9 @@
 //! Everything belongs to a scope. What was read from one repository is not given out under the name of
 //! another: whoever knows a digest could otherwise claim, from a registry of their own, to hold it.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cap_std::fs::Dir;
 
@@ -26,15 +27,31 @@ const BLOBS: &str = "blobs";
 const FILES: &str = "files";
 const PARTS: &str = "parts";
 
+/// A file is written within moments; what is older was left by an interrupted run. What is younger may
+/// be another process at work in the same folder.
+const PART_AGE: Duration = Duration::from_secs(3600);
+
 impl Store {
     /// Prepares the folder and removes what an interrupted run left behind.
     pub(crate) fn open(dir: Option<Arc<Dir>>, capacity: u64) -> std::io::Result<Self> {
         if let Some(dir) = &dir {
-            if dir.exists(PARTS) {
-                dir.remove_dir_all(PARTS)?;
-            }
             for name in [BLOBS, FILES, PARTS] {
                 dir.create_dir_all(name)?;
+            }
+            for entry in dir.read_dir(PARTS)? {
+                let entry = entry?;
+                let age = entry
+                    .metadata()?
+                    .modified()?
+                    .into_std()
+                    .elapsed()
+                    .unwrap_or_default();
+                if age > PART_AGE {
+                    remove(
+                        dir,
+                        &format!("{PARTS}/{}", entry.file_name().to_string_lossy()),
+                    )?;
+                }
             }
         }
         Ok(Self { dir, capacity })
@@ -160,14 +177,24 @@ fn make_room(dir: &Dir, incoming: u64, capacity: u64) -> std::io::Result<()> {
         if total <= capacity {
             break;
         }
-        dir.remove_file(path)?;
+        remove(dir, &path)?;
         total -= size;
     }
     Ok(())
 }
 
+/// Removes a file; another process may have been faster.
+fn remove(dir: &Dir, path: &str) -> std::io::Result<()> {
+    match dir.remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use cap_std::ambient_authority;
 
     use super::*;
@@ -235,14 +262,17 @@ mod tests {
     async fn leftovers_of_an_interrupted_write_are_cleared_at_start() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(PARTS)).unwrap();
-        std::fs::write(folder.path().join(PARTS).join("half"), b"x").unwrap();
+        let half = std::fs::File::create(folder.path().join(PARTS).join("half")).unwrap();
+        half.set_modified(SystemTime::now() - 2 * PART_AGE).unwrap();
+        std::fs::write(folder.path().join(PARTS).join("growing"), b"x").unwrap();
         let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
         Store::open(Some(Arc::new(dir)), 100).unwrap();
+        let left = std::fs::read_dir(folder.path().join(PARTS)).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(
-            std::fs::read_dir(folder.path().join(PARTS))
-                .unwrap()
-                .count(),
-            0
+            left,
+            ["growing"],
+            "what another process may be writing stays"
         );
     }
 }

@@ -9,5 +9,6 @@ mod generated;
 mod kubectl;
 mod migration;
 mod plane;
+mod processes;
 mod refusals;
 mod rotation;

@@ -92,7 +92,7 @@ impl Plane {
 
 /// What a cluster holds that the first operator has served: the same definition, with v1alpha1 stored
 /// and nobody to convert.
-async fn leave_legacy(client: &Client) -> Result<()> {
+pub(crate) async fn leave_legacy(client: &Client) -> Result<()> {
     let mut definition = distribution_crd(None);
     definition
         .spec

@@ -1,0 +1,192 @@
+//! `cargo xtask bench webhooks`: how long an API server waits for conversion and admission.
+//!
+//! Starts the operator as a process of its own on a real control plane, and asks its webhooks as the
+//! API server does: over TLS, on connections that stay. Every resource is another, so that no answer
+//! is remembered. Prints figures and judges nothing.
+
+#![allow(clippy::print_stdout, reason = "figures are what this program is for")]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::Api;
+use llsd_api::conversion::{Version, convert};
+use llsd_api::{CONVERSION_PATH, VALIDATION_PATH, WEBHOOK_NAME};
+use llsd_testbed::{Namespace, Release, Testbed, eventually};
+use reqwest::{Certificate, Client};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+/// Reviews measured of each kind, after a tenth of it to warm up.
+const RUNS: usize = 2_000;
+/// Lists measured.
+const LISTS: usize = 50;
+/// Resources in a list.
+const LIST: usize = 500;
+/// Longer than the start of an operator takes.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let llsd = std::env::args().nth(1).map(PathBuf::from);
+    let llsd = llsd.context("usage: llsd-bench-webhooks LLSD")?;
+    let testbed = Testbed::start(Release::Newest).await?;
+    let namespace = testbed.namespace("bench").await?;
+    let _operator = Command::new(&llsd)
+        .args(["operator", "--dev"])
+        .args(["--operator-namespace", namespace.name()])
+        .env("KUBECONFIG", testbed.kubeconfig("admin")?)
+        .env("RUST_LOG", "warn")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {}", llsd.display()))?;
+    let webhooks = Webhooks::find(&testbed).await?;
+    let sample = Sample::read(&namespace)?;
+
+    println!("one review at a time, samples/full.yaml, {RUNS} reviews of each kind");
+    for (title, from, to) in [
+        ("v1alpha1 as v1alpha2", Version::V1Alpha1, Version::V1Alpha2),
+        ("v1alpha2 as v1alpha1", Version::V1Alpha2, Version::V1Alpha1),
+    ] {
+        let mut times = Vec::new();
+        for number in 0..RUNS + RUNS / 10 {
+            let review = conversion(&[sample.resource(number, from)?], to);
+            times.push(webhooks.convert(&review, 1).await?);
+        }
+        print(title, times.split_off(RUNS / 10));
+    }
+    let mut times = Vec::new();
+    for number in 0..RUNS + RUNS / 10 {
+        times.push(webhooks.admit(&sample.creation(number)?).await?);
+    }
+    print("admission", times.split_off(RUNS / 10));
+
+    println!("lists of {LIST} resources, {LISTS} of them");
+    let mut times = Vec::new();
+    for list in 0..LISTS {
+        let numbers = list * LIST..(list + 1) * LIST;
+        let resources = numbers.map(|number| sample.resource(number, Version::V1Alpha2));
+        let resources = resources.collect::<anyhow::Result<Vec<_>>>()?;
+        let review = conversion(&resources, Version::V1Alpha1);
+        times.push(webhooks.convert(&review, LIST).await?);
+    }
+    print("v1alpha2 as v1alpha1", times);
+    Ok(())
+}
+
+/// The webhooks of a running operator.
+struct Webhooks {
+    client: Client,
+    address: String,
+}
+
+impl Webhooks {
+    /// Asks the API server where they are.
+    async fn find(testbed: &Testbed) -> anyhow::Result<Self> {
+        let api = Api::<ValidatingWebhookConfiguration>::all(testbed.client("admin").await?);
+        let found = eventually(&api, WEBHOOK_NAME, DEADLINE, "installed", |one| {
+            one.is_some()
+        });
+        let mut webhooks = found.await?.and_then(|one| one.webhooks);
+        let webhook = webhooks.as_mut().and_then(Vec::pop);
+        let reached = webhook.context("there is no webhook")?.client_config;
+        let url = reached.url.context("it is not reached by an address")?;
+        let bundle = reached.ca_bundle.context("nobody vouches for it")?;
+        let authorities = Certificate::from_pem_bundle(&bundle.0)?;
+        Ok(Self {
+            client: Client::builder().tls_certs_only(authorities).build()?,
+            address: url.trim_end_matches(VALIDATION_PATH).to_owned(),
+        })
+    }
+
+    async fn convert(&self, review: &Value, count: usize) -> anyhow::Result<Duration> {
+        let (answer, took) = self.ask(CONVERSION_PATH, review).await?;
+        let converted = answer["response"]["convertedObjects"].as_array();
+        ensure!(converted.map(Vec::len) == Some(count), "{answer}");
+        Ok(took)
+    }
+
+    async fn admit(&self, review: &Value) -> anyhow::Result<Duration> {
+        let (answer, took) = self.ask(VALIDATION_PATH, review).await?;
+        ensure!(answer["response"]["allowed"] == true, "{answer}");
+        Ok(took)
+    }
+
+    /// From the first byte of the question to the last of the answer.
+    async fn ask(&self, path: &str, review: &Value) -> anyhow::Result<(Value, Duration)> {
+        let body = serde_json::to_vec(review)?;
+        let request = self
+            .client
+            .post(format!("{}{path}", self.address))
+            .header("content-type", "application/json")
+            .body(body);
+        let begin = Instant::now();
+        let answer = request.send().await?.error_for_status()?.bytes().await?;
+        let took = begin.elapsed();
+        Ok((serde_json::from_slice(&answer)?, took))
+    }
+}
+
+/// What is asked about.
+struct Sample {
+    resource: Value,
+    namespace: String,
+}
+
+impl Sample {
+    fn read(namespace: &Namespace) -> anyhow::Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = std::fs::read_to_string(root.join("samples/full.yaml"))?;
+        Ok(Self {
+            resource: serde_saphyr::from_str(&text)?,
+            namespace: namespace.name().to_owned(),
+        })
+    }
+
+    /// One of many, in a version.
+    fn resource(&self, number: usize, version: Version) -> anyhow::Result<Value> {
+        let mut resource = self.resource.clone();
+        resource["metadata"]["name"] = format!("bench-{number}").into();
+        resource["metadata"]["namespace"] = self.namespace.as_str().into();
+        let models = resource["spec"]["resources"]["models"].as_array_mut();
+        let models = models.context("the sample has no models")?;
+        models.push(format!("model-{number}").into());
+        Ok(convert(resource, version)?)
+    }
+
+    fn creation(&self, number: usize) -> anyhow::Result<Value> {
+        Ok(json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": format!("{number}"),
+                "operation": "CREATE",
+                "namespace": self.namespace,
+                "object": self.resource(number, Version::V1Alpha2)?,
+            },
+        }))
+    }
+}
+
+fn conversion(resources: &[Value], to: Version) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "request": { "uid": "1", "desiredAPIVersion": to.api_version(), "objects": resources },
+    })
+}
+
+fn print(title: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    println!(
+        "  {title:<22} p50 {:>8.2?}  p99 {:>8.2?}  worst {:>8.2?}",
+        at(50),
+        at(99),
+        at(100)
+    );
+}
