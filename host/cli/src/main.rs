@@ -6,6 +6,7 @@
 mod adapters;
 mod caches;
 mod check;
+mod cluster;
 mod completions;
 mod convert;
 mod crd;
@@ -17,11 +18,13 @@ mod image;
 mod migrate;
 mod operator;
 mod plugin;
+mod preview;
 mod reference;
 mod registry;
 mod render;
 mod talk;
 mod webhooks;
+mod why;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -59,6 +62,10 @@ enum Command {
     Crd(crd::Arguments),
     /// Watch a cluster's resources and serve them
     Operator(operator::Arguments),
+    /// Show what the operator would change in the cluster for a resource, and change nothing
+    Preview(preview::Arguments),
+    /// Show everything that explains the state of a resource: conditions, events, plugin, configuration
+    Why(why::Arguments),
     /// Print the completions for a shell
     Completions(completions::CompletionsArguments),
     /// Print or write the manual pages
@@ -87,6 +94,8 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::run(),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
+        Command::Preview(arguments) => preview::run(&arguments),
+        Command::Why(arguments) => why::run(&arguments),
         Command::Completions(arguments) => {
             completions::completions(&arguments, Arguments::command())
         }

@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use crate::view::{View, mounted_config_maps};
 use write::Pair;
+pub(crate) use write::is_ours;
 
 /// Why an object was not written.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +160,7 @@ async fn remove(target: Target<'_>, retired: &Retired) -> Result<(), Error> {
     let Some(found) = target.view.child(kind, namespace, name) else {
         return Ok(());
     };
-    if !write::is_ours(&found, target.owner) {
+    if !is_ours(&found, target.owner) {
         return Ok(());
     }
     write::delete(target, kind, name, found.uid()).await?;
@@ -188,7 +189,7 @@ fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
     let is_generated = |object: &DynamicObject| {
         object.name_any().starts_with(&format!("{name}-config-"))
             && object.labels().contains_key(labels::COMPONENT)
-            && write::is_ours(object, target.owner)
+            && is_ours(object, target.owner)
     };
     let maps = target
         .view

@@ -189,7 +189,7 @@ impl Error {
     }
 }
 
-fn owner(cr: &Distribution) -> Owner {
+pub(crate) fn owner(cr: &Distribution) -> Owner {
     let metadata = &cr.metadata;
     Owner {
         namespace: metadata.namespace.clone().unwrap_or_default(),

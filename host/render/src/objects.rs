@@ -41,7 +41,7 @@ pub use service::service_url;
 
 const SERVICE_ACCOUNT_SUFFIX: &str = "-sa";
 /// Annotation that changes with secret values and tells nothing about them.
-const SECRETS_DIGEST: &str = "llamastack.io/secrets-digest";
+pub const SECRETS_DIGEST: &str = "llamastack.io/secrets-digest";
 
 /// Label of every object: a digest of what we want it to be. An object that carries another one was
 /// written for another resource, or by another release of the operator. It is no annotation, because

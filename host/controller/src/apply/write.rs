@@ -69,7 +69,7 @@ impl Pair {
 }
 
 /// Whether an object belongs to a resource.
-pub(super) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
+pub(crate) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
     object
         .owner_references()
         .iter()

@@ -1,0 +1,54 @@
+//! The cluster that a command talks to, chosen as kubectl chooses it.
+
+use anyhow::Context;
+use kube::api::Api;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use llsd_api::Distribution;
+
+/// Which cluster and namespace.
+#[derive(clap::Args)]
+pub(crate) struct ClusterOptions {
+    /// The namespace; by default that of the context
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
+    /// The context of the kubeconfig; by default the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl ClusterOptions {
+    /// A client whose default namespace is the one asked for.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let hint = "no cluster to talk to; set KUBECONFIG, or name a context of it with --context";
+        let mut config = match Kubeconfig::read() {
+            Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .context(hint)?,
+            // Inside a pod there is no kubeconfig and none is needed.
+            Err(error) => Config::incluster().map_err(|_| error).context(hint)?,
+        };
+        if let Some(namespace) = &self.namespace {
+            config.default_namespace.clone_from(namespace);
+        }
+        Client::try_from(config).context(hint)
+    }
+}
+
+/// The resource of that name, which has to be there.
+pub(crate) async fn distribution(client: &Client, name: &str) -> anyhow::Result<Distribution> {
+    let found = Api::<Distribution>::default_namespaced(client.clone())
+        .get_opt(name)
+        .await
+        .context("the cluster did not answer for LlamaStackDistributions; is llsd installed?")?;
+    found.with_context(|| {
+        format!(
+            "namespace {:?} has no LlamaStackDistribution {name:?}; see `kubectl get llsd --all-namespaces`",
+            client.default_namespace()
+        )
+    })
+}
