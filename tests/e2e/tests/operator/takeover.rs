@@ -196,6 +196,21 @@ async fn a_resource_with_its_own_file_keeps_its_start_script_until_the_file_chan
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_its_own_authorities_is_taken_over() {
+    take_over(snapshot!("ca-bundle"), "take-ca").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_is_scaled_by_load_is_taken_over_with_its_number_of_pods() {
+    take_over(snapshot!("autoscaling"), "take-scaled").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_everything_is_taken_over() {
+    take_over(snapshot!("everything"), "take-all").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_that_the_first_operator_orphaned_belongs_to_its_resource_again() {
     let stage = Stage::set("take-orphan").await;
     let name = snapshot!("minimal").recreate(&stage).await;
