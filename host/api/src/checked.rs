@@ -32,6 +32,7 @@ pub use workload::{
     DEFAULT_VOLUME_SIZE,
 };
 
+use crate::conversion::was_made_in_v1alpha1;
 use crate::crd;
 use crate::document;
 use crate::field_path::FieldPath;
@@ -46,6 +47,8 @@ pub struct Checked {
     pub name: String,
     /// Namespace, where stated.
     pub namespace: Option<String>,
+    /// Whether it was made through v1alpha1, whatever was edited since.
+    pub was_made_in_v1alpha1: bool,
     /// Which server to run.
     pub server: ServerSource,
     /// The dialect that the resource names.
@@ -217,6 +220,7 @@ fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Ch
     Some(Checked {
         name: distribution.metadata.name.clone().unwrap_or_default(),
         namespace: distribution.namespace(),
+        was_made_in_v1alpha1: was_made_in_v1alpha1(distribution.annotations()),
         server: server?,
         schema: spec.distribution.schema.clone(),
         config_source: source::config_source(spec, asks_for_something),

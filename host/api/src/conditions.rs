@@ -100,6 +100,8 @@ pub mod reason {
     pub const SERVICE_READY: &str = "ServiceReady";
     /// The Service does not exist.
     pub const SERVICE_FAILED: &str = "ServiceFailed";
+    /// The operator's own ConfigMap cannot be used.
+    pub const OPERATOR_CONFIG_INVALID: &str = "OperatorConfigInvalid";
     /// The override's or the base's ConfigMap does not exist.
     pub const CONFIG_MAP_NOT_FOUND: &str = "ConfigMapNotFound";
 }

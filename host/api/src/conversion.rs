@@ -9,7 +9,8 @@
 //! does not bring across is a *carried field*: it travels in an annotation of the converted
 //! resource, [`CARRIED_V1ALPHA1`] or [`CARRIED_V1ALPHA2`], and is put back on the way home. The
 //! annotation maps a JSON pointer to what the field `is` and to what the table alone would make it
-//! (`was`). So a round trip gives back the very same resource, whatever it holds.
+//! (`was`). So a round trip gives back the very same resource, whatever it holds. It is there also when
+//! nothing is carried: it tells that the resource was made in the other version.
 //!
 //! # What an edit does
 //!
@@ -26,7 +27,7 @@ mod moves;
 
 use serde_json::{Map, Value};
 
-pub use carried::{CARRIED_V1ALPHA1, CARRIED_V1ALPHA2, CONFLICTS};
+pub use carried::{CARRIED_V1ALPHA1, CARRIED_V1ALPHA2, CONFLICTS, was_made_in_v1alpha1};
 pub use lift_env::{Lifted, lift_env};
 pub use moves::v1alpha1_path;
 

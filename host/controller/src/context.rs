@@ -1,12 +1,11 @@
 //! What every reconciliation may use.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Client;
-use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Cluster;
 
+use crate::configuration::Configurations;
 use crate::gather::Contents;
 use crate::health::Health;
 use crate::images::Images;
@@ -24,9 +23,9 @@ pub(crate) struct Context {
     pub(crate) plugins: Arc<Plugins>,
     /// What the labels of images say.
     pub(crate) images: Images,
-    /// Distributions that a resource can name.
-    pub(crate) distributions: BTreeMap<String, KnownDistribution>,
-    /// Which resources wait for which Secrets and ConfigMaps.
+    /// What the operator's own ConfigMap says.
+    pub(crate) configurations: Arc<Configurations>,
+    /// Which resources wait for what.
     pub(crate) references: Arc<References>,
     /// What the cluster offers.
     pub(crate) cluster: Cluster,
@@ -37,11 +36,20 @@ pub(crate) struct Context {
     /// What was written on statuses.
     pub(crate) recent: Recent,
     /// Where events go.
-    pub(crate) events: Events,
+    pub(crate) events: Arc<Events>,
     /// How often each resource failed.
     pub(crate) patience: Patience,
     /// Which passes are under way.
     pub(crate) health: Arc<Health>,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Context {
+    /// Forgets a resource that is gone.
+    pub(crate) fn forget(&self, namespace: &str, name: &str) {
+        self.references.forget(namespace, name);
+        self.patience.regain(namespace, name);
+        self.contents.forget_absent();
+    }
 }

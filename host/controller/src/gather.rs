@@ -10,7 +10,6 @@ mod conversion;
 pub(crate) mod secrets;
 pub(crate) mod trust;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use llsd_adapter_sdk::documents::Hints;
@@ -24,6 +23,7 @@ use llsd_render::trust::TrustBundle;
 use llsd_render::yaml;
 use serde_json::Value;
 
+use crate::configuration::{Configuration, InForce, Missing, Unreadable};
 use crate::digest;
 use crate::images::{self, Images, Puller};
 pub(crate) use cluster::discover;
@@ -40,6 +40,10 @@ pub(crate) struct Gathered {
     pub(crate) trust: Option<TrustBundle>,
     /// What the image itself says, where it was read.
     pub(crate) labels: Option<Arc<BaseConfig>>,
+    /// Whether there is a network policy, where the operator's own switch decides.
+    pub(crate) network_policy: Option<bool>,
+    /// Parts of the operator's ConfigMap that concern the resource and cannot be used.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Gathered {
@@ -84,6 +88,9 @@ pub(crate) enum Error {
         problem: String,
         fix: String,
     },
+    /// Somebody must mend the operator's own ConfigMap.
+    #[error(transparent)]
+    OperatorConfig(#[from] Unreadable),
     /// The image says nothing usable, or its registry nothing at all.
     #[error(transparent)]
     Image(#[from] images::Error),
@@ -98,7 +105,7 @@ pub(crate) enum Error {
 impl Error {
     pub(crate) fn waits_for_somebody(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::ConfigMapNotFound { .. } => true,
+            Self::Refused(_) | Self::ConfigMapNotFound { .. } | Self::OperatorConfig(_) => true,
             Self::Image(error) => error.needs_help(),
             Self::Api { .. } => false,
         }
@@ -108,14 +115,29 @@ impl Error {
 /// Reads what a resource points at.
 pub(crate) async fn gather(
     contents: &Contents,
-    distributions: &BTreeMap<String, KnownDistribution>,
+    configuration: &Configuration,
     images: &Images,
     checked: &Checked,
     owner: &Owner,
 ) -> Result<Gathered, Error> {
     refuse_unread_providers(checked)?;
-    let mut labels = None;
-    let (image, known) = find_image(distributions, &checked.server)?;
+    let (mut labels, mut warnings) = (None, Vec::new());
+    let network_policy = match checked.was_made_in_v1alpha1 {
+        true => {
+            let switch = configuration.network_policy()?;
+            Some(*in_force(switch, &mut warnings))
+        }
+        false => None,
+    };
+    let (image, known) = match &checked.server {
+        ServerSource::Image(image) => (image.clone(), None),
+        ServerSource::Named(name) => {
+            let found = configuration.distribution(name);
+            let found = found.map_err(|missing| no_distribution(name, missing))?;
+            let known = in_force(found, &mut warnings);
+            (known.image.clone(), Some(known))
+        }
+    };
     let source = match &checked.config_source {
         ConfigSource::Override { config_map, .. } => {
             let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
@@ -161,6 +183,8 @@ pub(crate) async fn gather(
         source,
         trust: trust::trust(contents, checked, owner).await?,
         labels,
+        network_policy,
+        warnings,
     })
 }
 
@@ -177,20 +201,20 @@ fn refuse_unread_providers(checked: &Checked) -> Result<(), Rejections> {
     Rejections::new(unread.collect()).map_or(Ok(()), Err)
 }
 
-fn find_image<'a>(
-    distributions: &'a BTreeMap<String, KnownDistribution>,
-    server: &ServerSource,
-) -> Result<(String, Option<&'a KnownDistribution>), Error> {
-    match server {
-        ServerSource::Image(image) => Ok((image.clone(), None)),
-        ServerSource::Named(name) => match distributions.get(name) {
-            Some(known) => Ok((known.image.clone(), Some(known))),
-            None => Err(refuse(
-                FieldPath::spec().at(&["distribution", "name"]),
-                format!("no distribution is called {name:?}"),
-                choices(name, distributions.keys().map(String::as_str)),
-            )),
-        },
+fn in_force<'a, T>(found: InForce<'a, T>, warnings: &mut Vec<String>) -> &'a T {
+    let InForce { value, problem } = found;
+    warnings.extend(problem.map(|problem| format!("{problem}; the last good reading is used")));
+    value
+}
+
+fn no_distribution(name: &str, missing: Missing) -> Error {
+    match missing {
+        Missing::Unreadable(unreadable) => unreadable.into(),
+        Missing::Unknown(names) => refuse(
+            FieldPath::spec().at(&["distribution", "name"]),
+            format!("no distribution is called {name:?}"),
+            choices(name, names.iter().map(String::as_str)),
+        ),
     }
 }
 

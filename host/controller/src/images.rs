@@ -17,6 +17,7 @@ use llsd_registry::{
     Registry, chain,
 };
 
+use crate::configuration::Registries;
 use keyrings::Keyrings;
 pub(crate) use keyrings::Puller;
 
@@ -27,7 +28,7 @@ const RECHECK: Duration = Duration::from_secs(60);
 
 /// Reads images for all resources.
 pub struct Images {
-    registry: Registry,
+    registries: Arc<Registries>,
     keyrings: Keyrings,
 }
 
@@ -80,8 +81,13 @@ impl Error {
 impl Images {
     /// `mounted` is tried after the credentials of the namespace.
     pub fn new(client: Client, registry: Registry, mounted: Keyring) -> Self {
+        Self::through(client, Arc::new(Registries::new(registry)), mounted)
+    }
+
+    /// The same through registries that the operator's ConfigMap may redirect.
+    pub(crate) fn through(client: Client, registries: Arc<Registries>, mounted: Keyring) -> Self {
         Self {
-            registry,
+            registries,
             keyrings: Keyrings::new(client, mounted),
         }
     }
@@ -99,6 +105,11 @@ impl Images {
         Ok((read.yaml.clone(), hints(&read)))
     }
 
+    /// The pull secrets that were looked for when images were last read for a puller.
+    pub(crate) fn pull_secrets(&self, puller: &Puller) -> Vec<String> {
+        self.keyrings.secrets(puller)
+    }
+
     /// What the labels of an image say.
     pub(crate) async fn base_config(
         &self,
@@ -107,7 +118,8 @@ impl Images {
     ) -> Result<Arc<BaseConfig>, Error> {
         let reference: Reference = image.parse()?;
         let keyring = self.keyrings.of(puller).await?;
-        let refused = match self.registry.base_config(&reference, &keyring).await {
+        let registry = self.registries.current();
+        let refused = match registry.base_config(&reference, &keyring).await {
             Err(error) if is_about_access(&error) => error,
             answer => return Ok(answer?),
         };
@@ -116,7 +128,7 @@ impl Images {
         if fresh == keyring {
             return Err(refused.into());
         }
-        Ok(self.registry.base_config(&reference, &fresh).await?)
+        Ok(registry.base_config(&reference, &fresh).await?)
     }
 }
 

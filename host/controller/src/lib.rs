@@ -8,6 +8,7 @@
 //! which watches keep up to date, and what it reads is read again only when its version moved.
 
 mod apply;
+mod configuration;
 mod context;
 mod digest;
 mod expand;

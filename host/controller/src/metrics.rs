@@ -12,6 +12,7 @@ use llsd_plugin::{CallReport, Observer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tower::util::MapRequestLayer;
@@ -28,6 +29,7 @@ pub struct Metrics {
     calls: Counters<3>,
     call_fuel: Counters<2>,
     call_seconds: Family<[Label; 2], Histogram, fn() -> Histogram>,
+    configuration_problems: Gauge,
 }
 
 impl Metrics {
@@ -41,6 +43,7 @@ impl Metrics {
             calls: Family::default(),
             call_fuel: Family::default(),
             call_seconds: Family::new_with_constructor(seconds),
+            configuration_problems: Gauge::default(),
         };
         let Self {
             registry,
@@ -50,6 +53,7 @@ impl Metrics {
             calls,
             call_fuel,
             call_seconds,
+            configuration_problems,
         } = &mut metrics;
         registry.register(
             "reconciles",
@@ -83,6 +87,11 @@ impl Metrics {
             Unit::Seconds,
             call_seconds.clone(),
         );
+        registry.register(
+            "configuration_problems",
+            "What is wrong with the operator's own ConfigMap",
+            configuration_problems.clone(),
+        );
         Arc::new(metrics)
     }
 
@@ -113,6 +122,12 @@ impl Metrics {
         self.requests
             .get_or_create(&[("verb", verb.to_owned())])
             .inc();
+    }
+
+    /// Shows how much is wrong with the operator's own ConfigMap.
+    pub(crate) fn set_configuration_problems(&self, number: usize) {
+        self.configuration_problems
+            .set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     /// Counts a pass over a resource.

@@ -5,19 +5,21 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use futures::{FutureExt, Stream, StreamExt};
-use kube::Client;
 use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{self, Controller};
-use kube::runtime::watcher;
+use kube::runtime::reflector;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, ResourceExt};
 use kube_lease_manager::LeaseManagerError;
 use llsd_api::Distribution;
 use llsd_plugin::{Host, Plugin};
 use llsd_registry::{Keyring, Registry};
-use llsd_render::distributions;
 use llsd_render::objects::Kind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::configuration::{Configurations, Follower, Registries};
 use crate::context::Context;
 use crate::gather::{Contents, discover};
 use crate::health::Health;
@@ -139,6 +141,19 @@ pub async fn run(
     let view = Arc::new(View::new(KINDS.into_iter().chain(routes).chain(bindings)));
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
+    let registries = Arc::new(Registries::new(registry));
+    let configurations = Arc::new(Configurations::default());
+    let events = Arc::new(Events::new(client.clone(), identity.clone()));
+    let settings = Follower {
+        client: client.clone(),
+        home: home.clone(),
+        configurations: configurations.clone(),
+        registries: registries.clone(),
+        references: references.clone(),
+        wake: wake.clone(),
+        events: events.clone(),
+        metrics: metrics.clone(),
+    };
     let followers = Followers {
         client: client.clone(),
         scope: scope.clone(),
@@ -149,23 +164,24 @@ pub async fn run(
     let context = Arc::new(Context {
         client: client.clone(),
         plugins: plugins.clone(),
-        images: Images::new(client.clone(), registry.clone(), keyring),
-        distributions: distributions::builtin(),
+        images: Images::through(client.clone(), registries.clone(), keyring),
+        configurations,
         references,
         cluster,
         view: view.clone(),
         contents: Contents::new(client.clone(), view, home.clone()),
         recent: Recent::default(),
-        events: Events::new(client.clone(), identity.clone()),
+        events,
         patience: Patience::default(),
         health: health.clone(),
         metrics: metrics.clone(),
     });
-    let _watches = followers.start();
+    let mut watches = followers.start();
+    watches.spawn(settings.follow());
     let (lead, leads) = watch::channel(false);
     let of_plugins = PluginSettings {
         client: client.clone(),
-        registry,
+        registries,
         host,
         namespace: home.clone(),
         selector: plugin_selector,
@@ -236,34 +252,60 @@ async fn reconcile_all(
     scope: &Scope,
     workers: u16,
     woken: impl Stream<Item = Woken> + Send + 'static,
-    end: impl Future<Output = ()> + Send + Sync + 'static,
+    end: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) {
+    let (reader, writer) = reflector::store();
     let forgetting = context.clone();
-    Controller::new(
-        scope.api::<DeserializeGuard<Distribution>>(&context.client),
-        watcher::Config::default(),
-    )
-    .with_config(controller::Config::default().concurrency(workers))
-    .reconcile_on(woken)
-    .reconcile_all_on(context.plugins.set.changes())
-    .graceful_shutdown_on(end)
-    .run(reconcile, error_policy, context)
-    .for_each(|outcome| {
-        match outcome {
-            Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
-            Err(controller::Error::ObjectNotFound(resource)) => {
-                let namespace = resource.namespace.as_deref().unwrap_or_default();
-                forgetting.references.forget(namespace, &resource.name);
-                forgetting.patience.regain(namespace, &resource.name);
-                forgetting.contents.forget_absent();
+    let api = scope.api::<DeserializeGuard<Distribution>>(&context.client);
+    let resources = watcher(api, watcher::Config::default())
+        .default_backoff()
+        .reflect(writer)
+        // A controller is told of what there is, and not of what is gone.
+        .inspect(move |event| {
+            if let Ok(Event::Delete(gone)) = event {
+                forgetting.forget(&gone.namespace().unwrap_or_default(), &gone.name_any());
             }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "not reconciled")
+        })
+        .applied_objects();
+    let changes = context.plugins.set.changes();
+    // What is not known yet would be taken for missing.
+    let known = async {
+        futures::join!(context.view.complete(), context.configurations.current());
+    };
+    tokio::select! {
+        () = end.clone() => return,
+        () = known => {}
+    }
+    let passes = Controller::for_stream(resources, reader.clone())
+        .with_config(controller::Config::default().concurrency(workers))
+        .reconcile_on(woken)
+        .reconcile_all_on(changes)
+        .graceful_shutdown_on(end.clone())
+        .run(reconcile, error_policy, context.clone())
+        .for_each(|outcome| {
+            match outcome {
+                Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
+                Err(controller::Error::ObjectNotFound(resource)) => {
+                    let namespace = resource.namespace.as_deref().unwrap_or_default();
+                    context.forget(namespace, &resource.name);
+                }
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "not reconciled")
+                }
             }
+            std::future::ready(())
+        });
+    // Before its first list a controller cannot be told to stop.
+    let ended_early = async {
+        tokio::select! {
+            _ = reader.wait_until_ready() => std::future::pending().await,
+            () = end => {}
         }
-        std::future::ready(())
-    })
-    .await;
+    };
+    tokio::select! {
+        () = passes => {}
+        () = ended_early => {}
+    }
 }
 
 /// Starts the servers. They end when the set is dropped.

@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::expand::{self, expand};
 use crate::gather::secrets::{self, resolve_secrets};
 use crate::gather::{self, gather};
+use crate::images::Puller;
 use crate::report::{self, Applied, report};
 use crate::view::FirstOperator;
 
@@ -54,8 +55,6 @@ pub(crate) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let begun = Instant::now();
-    // What is not in the view yet would be taken for missing.
-    ctx.view.complete().await;
     let _pass = ctx.health.begin(begun);
     let outcome = pass(&guarded, &ctx).await;
     let word = outcome.as_ref().map_or_else(Error::word, |_| "done");
@@ -93,15 +92,13 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
     if let Some(running) = ctx.view.first_operator(Timestamp::now()) {
         return Err(running.into());
     }
-    ctx.references.record(&owner.namespace, &checked);
-    let gathered = gather(
-        &ctx.contents,
-        &ctx.distributions,
-        &ctx.images,
-        &checked,
-        owner,
-    )
-    .await?;
+    ctx.references.record(owner, &checked);
+    let configuration = ctx.configurations.current().await;
+    let gathered = gather(&ctx.contents, &configuration, &ctx.images, &checked, owner).await;
+    let puller = Puller::of(&checked, &owner.namespace);
+    ctx.references
+        .record_pull_secrets(owner, ctx.images.pull_secrets(&puller));
+    let gathered = gathered?;
     if let Some(plugin) = gathered.proposed_plugin() {
         ctx.plugins.proposals.note(&gathered.image, plugin);
     }
@@ -117,7 +114,7 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
         cluster: &ctx.cluster,
         trust: gathered.trust.as_ref(),
         derived: &secrets.derived,
-        network_policy: None,
+        network_policy: gathered.network_policy,
     })?;
     let target = Target {
         client: &ctx.client,

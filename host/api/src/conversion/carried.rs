@@ -3,6 +3,8 @@
 //! Works on any JSON and knows nothing of the fields: it compares a resource with what comes back
 //! of it, and keeps the difference.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::Direction;
@@ -17,13 +19,27 @@ pub const CONFLICTS: &str = "llamastack.io/conversion-conflicts";
 
 /// In the annotation: that the resource had an empty map of annotations before.
 const EMPTY_ANNOTATIONS: &str = "annotations";
+/// In the annotation: that the resource was made in the version that bears it. Without this word it
+/// was made in the other one, which therefore always leaves its annotation.
+const HOME: &str = "home";
+
+/// Whether a v1alpha2 resource was made through v1alpha1, whatever was edited since. `annotations`
+/// are its own.
+pub fn was_made_in_v1alpha1(annotations: &BTreeMap<String, String>) -> bool {
+    let carried = annotations.get(CARRIED_V1ALPHA1);
+    let fields = carried.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+    fields.is_some_and(|fields| !fields.contains_key(HOME))
+}
 
 /// Translates, puts back what was brought, and takes along what would be lost.
 pub(super) fn exchange(
     mut source: Map<String, Value>,
     direction: &Direction,
 ) -> Map<String, Value> {
-    let brought = detach(&mut source, direction.brought);
+    let mut brought = detach(&mut source, direction.brought);
+    let is_home = brought
+        .as_mut()
+        .is_none_or(|fields| fields.shift_remove(HOME).is_some());
     let mut target = (direction.translate)(&source);
     let mut conflicts = Map::new();
     let translated = target.clone();
@@ -53,11 +69,26 @@ pub(super) fn exchange(
             );
         }
     }
-    attach(&mut target, direction.taken, taken);
+    if is_home {
+        attach(&mut target, direction.taken, taken);
+    } else if !taken.is_empty() {
+        taken.insert(HOME.to_owned(), json!({}));
+        attach(&mut target, direction.taken, taken);
+    }
     if direction.reports_conflicts && !conflicts.is_empty() {
         attach(&mut target, CONFLICTS, conflicts);
     }
     target
+}
+
+/// Makes v1alpha2 the version that a v1alpha2 resource was made in.
+pub(super) fn settle(resource: &mut Map<String, Value>) {
+    if let Some(mut fields) = detach(resource, CARRIED_V1ALPHA1)
+        && !fields.is_empty()
+    {
+        fields.insert(HOME.to_owned(), json!({}));
+        attach(resource, CARRIED_V1ALPHA1, fields);
+    }
 }
 
 /// Whether the sibling without which a field means nothing is still what it was.
@@ -203,11 +234,8 @@ fn detach(resource: &mut Map<String, Value>, name: &str) -> Option<Map<String, V
     Some(fields)
 }
 
-/// Writes our annotation, if there is anything to write.
+/// Writes our annotation.
 fn attach(resource: &mut Map<String, Value>, name: &str, mut fields: Map<String, Value>) {
-    if fields.is_empty() {
-        return;
-    }
     let metadata = resource.entry("metadata").or_insert_with(|| json!({}));
     let Some(metadata) = metadata.as_object_mut() else {
         return;

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::carried::{place, put, take};
+use super::carried::{place, put, settle, take};
 use crate::field_path::FieldPath;
 use crate::rejection::{Findings, Notice};
 
@@ -59,12 +59,16 @@ well_known! {
 const ANY_MODEL: &str = "INFERENCE_MODEL";
 const ENV: &str = "/spec/workload/overrides/env";
 
-/// Says the well-known variables of a v1alpha2 resource in the fields that it has for them.
+/// Says the well-known variables of a v1alpha2 resource in the fields that it has for them. It
+/// counts as made in v1alpha2 from then on.
 pub fn lift_env(document: Value) -> Lifted {
     let mut findings = Findings::default();
     let mut lifted = Vec::new();
     let document = match document {
-        Value::Object(map) => Value::Object(lift(map, &mut lifted, &mut findings)),
+        Value::Object(mut map) => {
+            settle(&mut map);
+            Value::Object(lift(map, &mut lifted, &mut findings))
+        }
         other => other,
     };
     Lifted {

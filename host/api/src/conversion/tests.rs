@@ -73,12 +73,38 @@ fn what_means_something_in_both_versions_is_a_field_and_not_an_annotation() {
     let there = up(&v1alpha1(
         "{replicas: 0, server: {distribution: {name: s}, containerSpec: {port: 9000, name: other}, storage: {}, podOverrides: {terminationGracePeriodSeconds: 0}, userConfig: {configMapName: c, configMapNamespace: n}, tlsConfig: {caBundle: {configMapName: ca, configMapNamespace: n, configMapKeys: [k]}}}, network: {exposeRoute: false}}",
     ));
+    assert_eq!(annotation(&there, CARRIED_V1ALPHA1), Some("{}"));
     assert_eq!(
-        there,
-        v1alpha2(
+        there["spec"],
+        yaml(
             "{distribution: {name: s}, overrideConfig: {configMapName: c, configMapNamespace: n}, networking: {port: 9000, expose: false, tls: {caBundle: {configMapName: ca, configMapNamespace: n, configMapKeys: [k]}}}, workload: {replicas: 0, storage: {}, overrides: {containerName: other, terminationGracePeriodSeconds: 0}}}"
         )
     );
+}
+
+#[test]
+fn a_resource_remembers_the_version_that_it_was_made_in_whatever_is_edited() {
+    let is_older = |document: &Value| {
+        let annotations = document["metadata"]["annotations"].clone();
+        was_made_in_v1alpha1(&serde_json::from_value(annotations).unwrap_or_default())
+    };
+    let mut older = v1alpha1("{server: {distribution: {name: s}}}");
+    for _ in 0..2 {
+        let mut there = up(&older);
+        assert!(is_older(&there));
+        there["spec"]["providers"] = json!({ "inference": { "provider": "vllm" } });
+        older = down(&there);
+        older["spec"]["server"]["podOverrides"] = json!({});
+    }
+    let mut newer = v1alpha2("{distribution: {name: s}}");
+    for _ in 0..2 {
+        assert!(!is_older(&newer));
+        let mut there = down(&newer);
+        there["spec"]["server"]["podOverrides"] = json!({});
+        newer = up(&there);
+        assert!(annotation(&newer, CARRIED_V1ALPHA1).is_some());
+    }
+    assert!(!is_older(&lift_env(up(&older)).document));
 }
 
 #[test]

@@ -54,6 +54,14 @@ pub(super) async fn trust(
     })
 }
 
+/// Where the bundle that a resource names is.
+pub(crate) fn namespace<'a>(bundle: &'a CaBundle, owner: &'a Owner) -> &'a str {
+    let elsewhere = bundle.config_map_namespace.as_deref();
+    elsewhere
+        .filter(|name| !name.is_empty())
+        .unwrap_or(&owner.namespace)
+}
+
 /// The keys that a resource names, in its order.
 fn chosen(
     bundle: &CaBundle,
@@ -83,10 +91,7 @@ async fn read_named(
     owner: &Owner,
     path: &FieldPath,
 ) -> Result<Texts, Error> {
-    let elsewhere = bundle.config_map_namespace.as_deref();
-    let namespace = elsewhere
-        .filter(|name| !name.is_empty())
-        .unwrap_or(&owner.namespace);
+    let namespace = namespace(bundle, owner);
     let name = &bundle.config_map_name;
     let found = contents.config_map(namespace, name).await;
     let found = found.map_err(|error| failure(name, error))?;

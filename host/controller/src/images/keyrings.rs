@@ -42,10 +42,18 @@ impl Puller {
     }
 }
 
+/// What was found for a puller.
+#[derive(Clone)]
+struct Found {
+    keyring: Keyring,
+    /// Every pull secret that was looked for, whether or not it is there.
+    secrets: Vec<String>,
+}
+
 pub(super) struct Keyrings {
     client: Client,
     mounted: Keyring,
-    read: Mutex<HashMap<Puller, (Keyring, Instant)>>,
+    read: Mutex<HashMap<Puller, (Found, Instant)>>,
 }
 
 impl Keyrings {
@@ -64,23 +72,31 @@ impl Keyrings {
             read.get(puller).cloned()
         };
         match known {
-            Some((keyring, at)) if at.elapsed() < BELIEVED => Ok(keyring),
+            Some((found, at)) if at.elapsed() < BELIEVED => Ok(found.keyring),
             _ => self.read_again(puller).await,
         }
     }
 
     /// The same from the API server.
     pub(super) async fn read_again(&self, puller: &Puller) -> Result<Keyring, Error> {
-        let keyring = self.collect(puller).await?;
+        let found = self.collect(puller).await?;
+        let keyring = found.keyring.clone();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if read.len() >= MOST {
             read.clear();
         }
-        read.insert(puller.clone(), (keyring.clone(), Instant::now()));
+        read.insert(puller.clone(), (found, Instant::now()));
         Ok(keyring)
     }
 
-    async fn collect(&self, puller: &Puller) -> Result<Keyring, Error> {
+    /// The pull secrets that the last reading looked for.
+    pub(super) fn secrets(&self, puller: &Puller) -> Vec<String> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = read.get(puller);
+        found.map_or_else(Vec::new, |(found, _)| found.secrets.clone())
+    }
+
+    async fn collect(&self, puller: &Puller) -> Result<Found, Error> {
         let mut all = puller.secrets.clone();
         let accounts = puller.service_account.iter().map(String::as_str);
         for account in accounts.chain(["default"]) {
@@ -104,7 +120,10 @@ impl Keyrings {
                 .map_err(BaseError::from)?;
         }
         keyring.extend(&self.mounted);
-        Ok(keyring)
+        Ok(Found {
+            keyring,
+            secrets: all,
+        })
     }
 
     async fn secrets_of(&self, namespace: &str, account: &str) -> Result<Vec<String>, Error> {

@@ -24,7 +24,6 @@ use llsd_api::SchemaPlugin;
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::schema_plugin::SchemaPluginStatus;
 use llsd_plugin::Host;
-use llsd_registry::Registry;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -32,6 +31,7 @@ use super::status::{Progress, conditions};
 use super::take_over::Pass;
 use super::terms::{Subject, Terms};
 use super::{Plugins, changes};
+use crate::configuration::Registries;
 
 /// A tag is asked for again.
 const POLL: Duration = Duration::from_secs(300);
@@ -43,7 +43,7 @@ const RECHECK: Duration = Duration::from_secs(60);
 /// What the controller of `SchemaPlugin`s works with.
 pub(crate) struct PluginSettings {
     pub(crate) client: Client,
-    pub(crate) registry: Registry,
+    pub(crate) registries: Arc<Registries>,
     pub(crate) host: Host,
     /// The operator's own namespace: kept bytes, and references without a namespace.
     pub(crate) namespace: String,

@@ -19,7 +19,7 @@ const CA_KEY: &str = "ca.crt";
 /// What fetching needs.
 pub(super) struct Fetcher<'a> {
     pub(super) client: &'a Client,
-    pub(super) registry: &'a Registry,
+    pub(super) registry: Registry,
     pub(super) host: &'a Host,
     /// The operator's own.
     pub(super) namespace: &'a str,

@@ -47,7 +47,7 @@ impl<'a> Pass<'a> {
             terms,
             fetcher: Fetcher {
                 client: &settings.client,
-                registry: &settings.registry,
+                registry: settings.registries.current(),
                 host: &settings.host,
                 namespace: &settings.namespace,
             },

@@ -34,6 +34,16 @@ impl Events {
         ))
     }
 
+    /// Publishes a warning about something that is no resource of ours.
+    pub(crate) async fn warn(&self, reason: &str, note: &str, regarding: &ObjectReference) {
+        let warning = Transition {
+            is_warning: true,
+            reason: reason.to_owned(),
+            note: note.to_owned(),
+        };
+        self.tell(vec![warning], regarding).await;
+    }
+
     /// Publishes transitions. An event that is lost is only said in the log: the status tells as well.
     pub(super) async fn tell(&self, transitions: Vec<Transition>, regarding: &ObjectReference) {
         for Transition {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use llsd_adapter_sdk::Diagnostic;
 use llsd_api::checked::ServerSource;
 use llsd_api::conditions::{condition, reason};
 use llsd_api::v1alpha2::{
@@ -76,7 +77,7 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
 }
 
 fn succeed(conditions: &mut Conditions, applied: &Applied) {
-    let message = match &applied.plan {
+    let mut message = match &applied.plan {
         ConfigPlan::Generated(generated) => {
             format!(
                 "generated {} providers and {} resources",
@@ -91,6 +92,9 @@ fn succeed(conditions: &mut Conditions, applied: &Applied) {
             "nothing is generated: the distribution's own configuration is used".to_owned()
         }
     };
+    for warning in warnings(applied) {
+        message.push_str(&format!("\nwarning: {warning}"));
+    }
     conditions.set(
         condition::CONFIG_GENERATED,
         true,
@@ -113,6 +117,25 @@ fn succeed(conditions: &mut Conditions, applied: &Applied) {
         reason::DEPLOYMENT_UPDATE_SUCCEEDED,
         message,
     );
+}
+
+/// What somebody should look at although everything went well.
+fn warnings(applied: &Applied) -> Vec<String> {
+    let of_plugin = match &applied.plan {
+        ConfigPlan::Generated(generated) => generated.warnings.as_slice(),
+        ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => &[],
+    };
+    let notices = applied.checked.notices.iter().map(ToString::to_string);
+    let of_plugin = of_plugin.iter().map(
+        |Diagnostic {
+             field,
+             problem,
+             fix,
+             ..
+         }| format!("{field}: {problem}; {fix}"),
+    );
+    let of_operator = applied.gathered.warnings.iter().cloned();
+    notices.chain(of_plugin).chain(of_operator).collect()
 }
 
 fn fail(conditions: &mut Conditions, error: &Error) {
@@ -164,6 +187,7 @@ fn fail(conditions: &mut Conditions, error: &Error) {
         Error::Gather(error) => {
             let reason = match error {
                 gather::Error::ConfigMapNotFound { .. } => reason::CONFIG_MAP_NOT_FOUND,
+                gather::Error::OperatorConfig(_) => reason::OPERATOR_CONFIG_INVALID,
                 gather::Error::Image(error) => error.reason(),
                 gather::Error::Refused(_) | gather::Error::Api { .. } => {
                     reason::CONFIG_GENERATION_FAILED

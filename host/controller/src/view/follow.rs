@@ -146,8 +146,7 @@ impl Followers {
                     return;
                 };
                 for changed in cache.observe(map(event, &slim)) {
-                    let namespace = changed.namespace().unwrap_or_default();
-                    for name in source.concerned(&changed, &references) {
+                    for (namespace, name) in source.concerned(&changed, &references) {
                         wake.resource(&namespace, &name);
                     }
                 }
@@ -175,26 +174,33 @@ impl Source {
         }
     }
 
-    /// The names of the resources, all of the object's namespace, that an object concerns.
-    fn concerned(self, object: &DynamicObject, references: &References) -> Vec<String> {
-        let namespace = object.namespace().unwrap_or_default();
+    /// Namespaces and names of the resources that an object concerns.
+    fn concerned(self, object: &DynamicObject, references: &References) -> Vec<(String, String)> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let referent = match self {
-            Self::Child(Kind::ConfigMap) => Some(Referent::ConfigMap(object.name_any())),
-            Self::Child(Kind::Secret) => Some(Referent::Secret(object.name_any())),
+            Self::Child(Kind::ConfigMap) => Some(Referent::ConfigMap {
+                namespace: namespace.clone(),
+                name,
+            }),
+            Self::Child(Kind::Secret) => Some(Referent::Secret {
+                namespace: namespace.clone(),
+                name,
+            }),
             _ => None,
         };
-        let mut names = referent
-            .map(|referent| references.referrers(&namespace, &referent))
+        let mut resources = referent
+            .map(|referent| references.referrers(&referent))
             .unwrap_or_default();
-        names.extend(match self {
+        let own = match self {
             // The resource of the same name may want to take a Deployment that nobody owns.
             Self::Child(Kind::Deployment) => Some(object.name_any()),
             Self::Child(_) => owner(object),
             Self::Pods | Self::ReplicaSets => object.labels().get(labels::INSTANCE).cloned(),
             // Resources that wait for its end look again by themselves.
             Self::Leases => None,
-        });
-        names
+        };
+        resources.extend(own.map(|name| (namespace, name)));
+        resources
     }
 }
 

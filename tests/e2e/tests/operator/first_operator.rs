@@ -14,6 +14,9 @@ use llsd_e2e::{DEADLINE, Stage};
 use llsd_testbed::eventually;
 use serde_json::{Map, Value, json};
 
+/// Where the first operator ran.
+const OPERATOR_NAMESPACE: &str = "llama-stack-k8s-operator-system";
+
 /// One case.
 pub(crate) struct Snapshot {
     pub(crate) input: &'static str,
@@ -205,8 +208,10 @@ fn api(stage: &Stage, object: &Value) -> Api<DynamicObject> {
     Api::namespaced_with(stage.client.clone(), namespace, &resource)
 }
 
+/// An operator of the tests lives in the namespace that it serves, and finds its settings there.
 fn documents(text: &str, theirs: &str, ours: &str) -> Vec<Value> {
-    serde_saphyr::from_multiple::<Value>(&text.replace(theirs, ours))
+    let text = text.replace(theirs, ours).replace(OPERATOR_NAMESPACE, ours);
+    serde_saphyr::from_multiple::<Value>(&text)
         .unwrap()
         .into_iter()
         .filter(|one| one["metadata"]["namespace"] == ours || one["kind"] == "PersistentVolume")

@@ -7,10 +7,13 @@ mod canary;
 mod children;
 mod faults;
 mod first_operator;
+mod operator_config;
 mod outages;
 mod process;
+mod pull_secrets;
 mod regressions;
 mod rotation;
+mod taken_over;
 mod takeover;
 
 use std::collections::BTreeMap;

@@ -9,11 +9,10 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
-use llsd_testbed::eventually;
 use serde_json::json;
 
 use crate::first_operator::{Snapshot, snapshot};
-use llsd_e2e::{DEADLINE, Operator, Stage, condition};
+use llsd_e2e::{Operator, Stage, condition};
 
 /// What must be the same before and after.
 #[derive(Debug, PartialEq)]
@@ -63,7 +62,7 @@ impl Running {
 }
 
 /// Takes one case over, checks that nothing that runs has changed, and gives the operator.
-async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, String) {
+pub(crate) async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, String) {
     let stage = Stage::set(prefix).await;
     let name = snapshot.recreate(&stage).await;
     let mut before = Running::of(&stage, &name).await;
@@ -137,77 +136,6 @@ async fn assert_moved(operator: &Operator, name: &str) {
             assert!(!is_theirs, "{what}: {entry}");
         }
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_minimal_resource_is_taken_over() {
-    take_over(snapshot!("minimal"), "take-minimal").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_without_a_service_is_taken_over_and_gets_one() {
-    take_over(snapshot!("minimal-noport"), "take-noport").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_storage_is_taken_over_and_a_removed_variable_then_goes() {
-    let (operator, name) = take_over(snapshot!("env-storage"), "take-storage").await;
-    let deployments: Api<Deployment> = operator.api();
-    let variables = |deployment: &Deployment| -> Vec<String> {
-        let spec = deployment
-            .spec
-            .as_ref()
-            .unwrap()
-            .template
-            .spec
-            .as_ref()
-            .unwrap();
-        let env = spec.containers[0].env.iter().flatten();
-        env.map(|one| one.name.clone()).collect()
-    };
-    let ours = ["HF_HOME", "LLS_WORKERS", "LLS_PORT", "LLAMA_STACK_CONFIG"];
-    let before = variables(&deployments.get(&name).await.unwrap());
-    assert_eq!(before.len(), ours.len() + 2);
-    let none = json!({"spec": {"workload": {"overrides": {"env": null}}}});
-    operator.edit(&name, none).await;
-    let is_gone = |one: Option<&Deployment>| one.is_some_and(|one| variables(one) == ours);
-    eventually(&deployments, &name, DEADLINE, "without them", is_gone)
-        .await
-        .unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_its_own_file_keeps_its_start_script_until_the_file_changes() {
-    let (operator, name) = take_over(snapshot!("user-config"), "take-config").await;
-    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = operator.api();
-    let change = Patch::Merge(json!({"data": {"config.yaml": "version: '2'\n"}}));
-    maps.patch("stack-config", &PatchParams::default(), &change)
-        .await
-        .unwrap();
-    let deployments: Api<Deployment> = operator.api();
-    let starts_by_image = |one: Option<&Deployment>| {
-        one.and_then(|one| one.spec.as_ref()?.template.spec.as_ref())
-            .is_some_and(|pod| pod.containers[0].command.is_none())
-    };
-    eventually(&deployments, &name, DEADLINE, "changed", starts_by_image)
-        .await
-        .unwrap();
-    operator.wait_until_ready(&name).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_its_own_authorities_is_taken_over() {
-    take_over(snapshot!("ca-bundle"), "take-ca").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_that_is_scaled_by_load_is_taken_over_with_its_number_of_pods() {
-    take_over(snapshot!("autoscaling"), "take-scaled").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_everything_is_taken_over() {
-    take_over(snapshot!("everything"), "take-all").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,229 @@
+//! What the operator's own ConfigMap says: `llama-stack-operator-config` in the operator's namespace,
+//! as the first operator called it.
+//!
+//! It is read again whenever it changes, or a base that it names. A part that cannot be used leaves the
+//! last good reading of that part in force; where there has been none, what depends on it waits. So a
+//! mistake there changes nothing that runs.
+
+mod follow;
+mod read;
+mod registries;
+
+use std::collections::BTreeMap;
+
+use llsd_registry::Mirror;
+use llsd_render::distributions::KnownDistribution;
+
+use read::{Read, Reading};
+
+pub(crate) use follow::{Configurations, Follower};
+pub(crate) use registries::Registries;
+
+/// Name of the ConfigMap.
+pub(crate) const NAME: &str = "llama-stack-operator-config";
+
+/// What is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Configuration {
+    network_policy: Part<bool>,
+    distributions: Part<BTreeMap<String, Part<KnownDistribution>>>,
+    mirrors: Part<Vec<Mirror>>,
+}
+
+/// The last good value of a part, and what is wrong with a newer one.
+#[derive(Debug, Clone, PartialEq)]
+struct Part<T> {
+    good: Option<T>,
+    problem: Option<String>,
+}
+
+/// A value in force.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct InForce<'a, T> {
+    pub(crate) value: &'a T,
+    /// Why a newer one is not in force.
+    pub(crate) problem: Option<&'a str>,
+}
+
+/// The ConfigMap cannot be read where a value should be, and never could.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unreadable(String);
+
+/// Why a distribution is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Unreadable(Unreadable),
+    /// There are only these.
+    Unknown(Vec<String>),
+}
+
+impl From<Unreadable> for Missing {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Unreadable(unreadable)
+    }
+}
+
+impl Configuration {
+    /// What is in force after a reading.
+    fn after(old: Option<&Self>, reading: Reading) -> Self {
+        let Reading {
+            network_policy,
+            distributions,
+            mirrors,
+        } = reading;
+        let known = old.and_then(|old| old.distributions.good.as_ref());
+        let distributions = distributions.map(|all| {
+            let keep = |(name, read): (String, Read<KnownDistribution>)| {
+                let last = known.and_then(|known| known.get(&name));
+                (name, Part::after(last, read))
+            };
+            all.into_iter().map(keep).collect()
+        });
+        Self {
+            network_policy: Part::after(old.map(|old| &old.network_policy), network_policy),
+            distributions: Part::after(old.map(|old| &old.distributions), distributions),
+            mirrors: Part::after(old.map(|old| &old.mirrors), mirrors),
+        }
+    }
+
+    /// What is known of a distribution.
+    pub(crate) fn distribution(
+        &self,
+        name: &str,
+    ) -> Result<InForce<'_, KnownDistribution>, Missing> {
+        let all = self.distributions.in_force()?;
+        match (all.value.get(name), all.problem) {
+            (Some(known), problem) => {
+                let known = known.in_force()?;
+                let problem = known.problem.or(problem);
+                Ok(InForce { problem, ..known })
+            }
+            // It may stand in the text that cannot be read.
+            (None, Some(problem)) => Err(Unreadable(problem.to_owned()).into()),
+            (None, None) => Err(Missing::Unknown(all.value.keys().cloned().collect())),
+        }
+    }
+
+    /// Whether resources of the first version have network policies.
+    pub(crate) fn network_policy(&self) -> Result<InForce<'_, bool>, Unreadable> {
+        self.network_policy.in_force()
+    }
+
+    /// Where images are read from instead.
+    fn mirrors(&self) -> &[Mirror] {
+        self.mirrors.good.as_deref().unwrap_or_default()
+    }
+
+    /// Everything that is wrong with the ConfigMap.
+    fn problems(&self) -> Vec<&str> {
+        let Self {
+            network_policy,
+            distributions,
+            mirrors,
+        } = self;
+        let entries = distributions.good.iter().flat_map(BTreeMap::values);
+        let mut all: Vec<&str> = [
+            &network_policy.problem,
+            &distributions.problem,
+            &mirrors.problem,
+        ]
+        .into_iter()
+        .chain(entries.map(|entry| &entry.problem))
+        .flatten()
+        .map(String::as_str)
+        .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+impl<T: Clone> Part<T> {
+    fn after(old: Option<&Self>, read: Read<T>) -> Self {
+        match read {
+            Ok(value) => Self {
+                good: Some(value),
+                problem: None,
+            },
+            Err(problem) => Self {
+                good: old.and_then(|old| old.good.clone()),
+                problem: Some(problem),
+            },
+        }
+    }
+
+    fn in_force(&self) -> Result<InForce<'_, T>, Unreadable> {
+        let problem = self.problem.as_deref();
+        match &self.good {
+            Some(value) => Ok(InForce { value, problem }),
+            None => Err(Unreadable(problem.unwrap_or_default().to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(image: &str) -> KnownDistribution {
+        KnownDistribution {
+            image: image.to_owned(),
+            schema: None,
+            base: None,
+        }
+    }
+
+    fn reading(distributions: Read<Vec<(&str, Read<&str>)>>) -> Reading {
+        let entry = |(name, read): (&str, Read<&str>)| (name.to_owned(), read.map(known));
+        Reading {
+            network_policy: Ok(true),
+            distributions: distributions.map(|all| all.into_iter().map(entry).collect()),
+            mirrors: Ok(Vec::new()),
+        }
+    }
+
+    fn image(configuration: &Configuration, name: &str) -> Result<(String, bool), Missing> {
+        let found = configuration.distribution(name)?;
+        Ok((found.value.image.clone(), found.problem.is_some()))
+    }
+
+    #[test]
+    fn a_bad_entry_leaves_its_last_good_reading_and_says_so() {
+        let first =
+            Configuration::after(None, reading(Ok(vec![("a", Ok("a:1")), ("b", Ok("b:1"))])));
+        let bad = Err("bad".to_owned());
+        let second = reading(Ok(vec![("a", bad), ("b", Ok("b:2"))]));
+        let second = Configuration::after(Some(&first), second);
+        assert_eq!(image(&second, "a"), Ok(("a:1".to_owned(), true)));
+        assert_eq!(image(&second, "b"), Ok(("b:2".to_owned(), false)));
+        assert_eq!(second.problems(), ["bad"]);
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_read_leaves_all_names_and_mended_leaves_no_trace() {
+        let good = || reading(Ok(vec![("a", Ok("a:1"))]));
+        let first = Configuration::after(None, good());
+        let second = Configuration::after(Some(&first), reading(Err("torn".to_owned())));
+        assert_eq!(image(&second, "a"), Ok(("a:1".to_owned(), true)));
+        assert_eq!(
+            image(&second, "new"),
+            Err(Unreadable("torn".to_owned()).into())
+        );
+        let third = Configuration::after(Some(&second), good());
+        assert_eq!(third, first);
+        let names = vec!["a".to_owned()];
+        assert_eq!(image(&third, "new"), Err(Missing::Unknown(names)));
+    }
+
+    #[test]
+    fn what_was_never_good_is_unknown_rather_than_a_default() {
+        let torn = Reading {
+            network_policy: Err("flags".to_owned()),
+            ..reading(Err("torn".to_owned()))
+        };
+        let first = Configuration::after(None, torn);
+        assert!(first.network_policy().is_err());
+        assert!(image(&first, "starter").is_err());
+    }
+}

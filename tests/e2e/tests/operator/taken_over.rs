@@ -1,0 +1,182 @@
+//! Each of the seven cases that the first operator left: taken over without a pod noticing, and then
+//! really ours, so that what is removed from the resource goes from the cluster.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, PodSpec};
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Patch, PatchParams};
+use llsd_e2e::{DEADLINE, Operator};
+use llsd_testbed::eventually;
+use serde_json::json;
+
+use crate::first_operator::{Snapshot, snapshot};
+use crate::takeover::take_over;
+
+const OURS: [&str; 4] = ["HF_HOME", "LLS_WORKERS", "LLS_PORT", "LLAMA_STACK_CONFIG"];
+
+fn pod(deployment: Option<&Deployment>) -> Option<&PodSpec> {
+    deployment?.spec.as_ref()?.template.spec.as_ref()
+}
+
+fn variables(pod: &PodSpec) -> Vec<&str> {
+    let all = pod.containers[0].env.iter().flatten();
+    all.map(|one| one.name.as_str()).collect()
+}
+
+async fn wait_for_pod(operator: &Operator, name: &str, state: &str, holds: fn(&PodSpec) -> bool) {
+    let deployments = operator.api::<Deployment>();
+    let holds = |one: Option<&Deployment>| pod(one).is_some_and(holds);
+    eventually(&deployments, name, DEADLINE, state, holds)
+        .await
+        .unwrap();
+}
+
+/// The first real change makes the template ours: nothing of the first operator's stays in it.
+async fn change_and_change_back(operator: &Operator, name: &str) {
+    let extra = json!([{"name": "EXTRA", "value": "1"}]);
+    let set = |env| json!({"spec": {"workload": {"overrides": {"env": env}}}});
+    operator.edit(name, set(extra)).await;
+    wait_for_pod(operator, name, "with the variable", |pod| {
+        variables(pod).contains(&"EXTRA")
+    })
+    .await;
+    operator.edit(name, set(json!(null))).await;
+    wait_for_pod(operator, name, "only ours", |pod| {
+        let probe = pod.containers[0].startup_probe.as_ref();
+        variables(pod) == OURS && probe.is_some_and(|probe| probe.initial_delay_seconds.is_none())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_minimal_resource_is_taken_over() {
+    let (operator, name) = take_over(snapshot!("minimal"), "take-minimal").await;
+    change_and_change_back(&operator, &name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_without_a_service_is_taken_over_and_gets_one() {
+    let (operator, name) = take_over(snapshot!("minimal-noport"), "take-noport").await;
+    change_and_change_back(&operator, &name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_storage_is_taken_over_and_a_removed_variable_then_goes() {
+    let (operator, name) = take_over(snapshot!("env-storage"), "take-storage").await;
+    let before = operator.api::<Deployment>().get(&name).await.unwrap();
+    assert_eq!(variables(pod(Some(&before)).unwrap()).len(), OURS.len() + 2);
+    let none = json!({"spec": {"workload": {"overrides": {"env": null}}}});
+    operator.edit(&name, none).await;
+    wait_for_pod(&operator, &name, "without them", |pod| {
+        variables(pod) == OURS
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_its_own_file_keeps_its_start_script_until_the_file_changes_or_goes() {
+    let (operator, name) = take_over(snapshot!("user-config"), "take-config").await;
+    let change = Patch::Merge(json!({"data": {"config.yaml": "version: '2'\n"}}));
+    operator
+        .api::<ConfigMap>()
+        .patch("stack-config", &PatchParams::default(), &change)
+        .await
+        .unwrap();
+    wait_for_pod(&operator, &name, "started by its image", |pod| {
+        pod.containers[0].command.is_none()
+    })
+    .await;
+    operator.wait_until_ready(&name).await;
+
+    let none = json!({"spec": {"overrideConfig": null}});
+    operator.edit(&name, none).await;
+    wait_for_pod(&operator, &name, "without the file", |pod| {
+        let mut volumes = pod.volumes.iter().flatten();
+        volumes.all(|one| one.config_map.is_none())
+    })
+    .await;
+    operator.wait_until_ready(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_its_own_authorities_is_taken_over_and_trusts_them_no_longer_when_told() {
+    let (operator, name) = take_over(snapshot!("ca-bundle"), "take-ca").await;
+    let none = json!({"spec": {"networking": {"tls": null}}});
+    operator.edit(&name, none).await;
+    wait_for_pod(&operator, &name, "without them", |pod| {
+        let mounts = pod.containers[0].volume_mounts.iter().flatten();
+        !variables(pod).contains(&"SSL_CERT_FILE") && mounts.count() == 1
+    })
+    .await;
+    let maps = operator.api::<ConfigMap>();
+    eventually(&maps, "withca-ca-bundle", DEADLINE, "gone", |one| {
+        one.is_none()
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_is_scaled_by_load_is_taken_over_with_its_number_of_pods() {
+    let (operator, name) = take_over(snapshot!("autoscaling"), "take-scaled").await;
+    let none = json!({"spec": {"workload": {"autoscaling": null}}});
+    operator.edit(&name, none).await;
+    let scalers = operator.api::<HorizontalPodAutoscaler>();
+    eventually(&scalers, "scaled-hpa", DEADLINE, "gone", |one| {
+        one.is_none()
+    })
+    .await
+    .unwrap();
+    let cr = operator.wait_until_ready(&name).await;
+    assert_eq!(cr.status.unwrap().available_replicas, Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_everything_is_taken_over_and_gives_up_what_is_removed() {
+    let (operator, name) = take_over(snapshot!("everything"), "take-all").await;
+    let policies = operator.api::<NetworkPolicy>();
+    let peers = |policy: &NetworkPolicy| {
+        let rules = policy.spec.as_ref().and_then(|spec| spec.ingress.as_ref());
+        rules.map(|rules| rules[0].from.as_ref().map_or(0, Vec::len))
+    };
+    let before = policies.get("full-network-policy").await.unwrap();
+    assert!(peers(&before) > Some(1));
+
+    let less = json!({"spec": {
+        "networking": {"expose": null, "allowedFrom": null},
+        "workload": {
+            "podDisruptionBudget": null,
+            "topologySpreadConstraints": null,
+            "overrides": {"volumes": null, "volumeMounts": null, "terminationGracePeriodSeconds": null},
+        },
+    }});
+    operator.edit(&name, less).await;
+    wait_for_pod(&operator, &name, "with less", |pod| {
+        let volumes = pod.volumes.iter().flatten();
+        let grace = pod.termination_grace_period_seconds;
+        volumes.count() == 1 && grace == Some(30)
+    })
+    .await;
+    let ingresses = operator.api::<Ingress>();
+    eventually(&ingresses, "full-ingress", DEADLINE, "gone", |one| {
+        one.is_none()
+    })
+    .await
+    .unwrap();
+    let budgets = operator.api::<PodDisruptionBudget>();
+    let is_default = |one: Option<&PodDisruptionBudget>| {
+        let spec = one.and_then(|one| one.spec.as_ref());
+        spec.is_some_and(|spec| spec.min_available.is_none() && spec.max_unavailable.is_some())
+    };
+    eventually(&budgets, "full-pdb", DEADLINE, "by default", is_default)
+        .await
+        .unwrap();
+    // The switch that the first operator obeyed is on: the policy stays, and lets in its own namespace.
+    let is_less = |one: Option<&NetworkPolicy>| one.and_then(peers) == Some(1);
+    eventually(&policies, "full-network-policy", DEADLINE, "less", is_less)
+        .await
+        .unwrap();
+    operator.wait_until_ready(&name).await;
+}
