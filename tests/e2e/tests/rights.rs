@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -70,6 +71,7 @@ async fn every_right_that_is_shipped_is_used() {
     grow_and_shrink(&operator).await;
     meet_others(&operator).await;
     replace_plugins(&operator, &shelf).await;
+    spoil_settings(&operator).await;
     let asked = reqwest::Client::builder()
         .tls_danger_accept_invalid_certs(true)
         .build()
@@ -363,6 +365,42 @@ async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
     })
     .await
     .unwrap();
+}
+
+/// Two mistakes in the operator's own ConfigMap, one after the other: an event, which then counts.
+async fn spoil_settings(operator: &Operator) {
+    let home = operator.home.as_ref().unwrap();
+    let maps: Api<ConfigMap> = home.api(&operator.client);
+    let events: Api<Event> = home.api(&operator.client);
+    for number in 1..=2 {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "llama-stack-operator-config"}, "data": {"mirrors": number.to_string()},
+        });
+        let parameters = PatchParams::apply("tests").force();
+        maps.patch(
+            "llama-stack-operator-config",
+            &parameters,
+            &Patch::Apply(map),
+        )
+        .await
+        .unwrap();
+        until("the mistake is told", DEADLINE, || async {
+            let all = events.list(&ListParams::default()).await?;
+            let told = all.iter().find(|one| {
+                one.reason.as_deref() == Some("OperatorConfigInvalid")
+                    && one.series.as_ref().map_or(1, |series| series.count) == number
+            });
+            anyhow::ensure!(
+                told.is_some(),
+                "{} events, and not this one",
+                all.items.len()
+            );
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
 }
 
 fn postgres() -> Value {

@@ -137,8 +137,11 @@ impl Follower {
         };
         for problem in problems {
             tracing::warn!(problem, "the last good reading stays in force");
+        }
+        if !problems.is_empty() {
+            let note = problems.join("\n");
             self.events
-                .warn(reason::OPERATOR_CONFIG_INVALID, problem, &regarding)
+                .warn(reason::OPERATOR_CONFIG_INVALID, &note, &regarding)
                 .await;
         }
     }
