@@ -26,7 +26,7 @@ pub use providers::{PROVIDER_APIS, ProviderApi, Providers, Resources};
 pub use status::{
     ConfigGeneration, ConfigSourceKind, DistributionConfig, DistributionStatus,
     ExternalProviderPhase, ExternalProviderStatus, Phase, PluginIdentity, ProviderHealth,
-    ResolvedDistribution, ServerProvider, Versions,
+    ResolvedDistribution, ServedModel, ServerProvider, Versions,
 };
 pub use storage::{
     KvKind, KvStorage, SecretKey, SecretReference, SqlKind, SqlStorage, StateStorage,

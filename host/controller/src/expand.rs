@@ -50,6 +50,7 @@ pub(crate) async fn expand(
         Source::DistributionDefault => return Ok(ConfigPlan::DistributionDefault),
     };
     let (in_use, checked) = (plugins.set.current(), checked.clone());
+    let packages = gathered.packages.clone();
     let generated = tokio::task::spawn_blocking(move || {
         let adapters: Vec<&dyn Adapter> =
             in_use.iter().map(|plugin| plugin as &dyn Adapter).collect();
@@ -57,7 +58,10 @@ pub(crate) async fn expand(
             schema: checked.schema.clone().or(hints.schema),
             ..hints
         };
-        let surroundings = Surroundings::default();
+        let surroundings = Surroundings {
+            packages,
+            ..Surroundings::default()
+        };
         generate(
             &adapters,
             &Inputs {

@@ -7,9 +7,11 @@ mod cluster;
 mod connection;
 mod contents;
 mod conversion;
+mod external;
 pub(crate) mod secrets;
 pub(crate) mod trust;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use llsd_adapter_sdk::documents::Hints;
@@ -20,7 +22,7 @@ use llsd_registry::BaseConfig;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
 use llsd_render::trust::TrustBundle;
-use llsd_render::yaml;
+use llsd_render::{ProviderPackage, yaml};
 use serde_json::Value;
 
 use crate::configuration::{Configuration, InForce, Missing, Unreadable};
@@ -40,6 +42,8 @@ pub(crate) struct Gathered {
     pub(crate) trust: Option<TrustBundle>,
     /// What the image itself says, where it was read.
     pub(crate) labels: Option<Arc<BaseConfig>>,
+    /// By provider id, what the images of external providers declare.
+    pub(crate) packages: BTreeMap<String, ProviderPackage>,
     /// Whether there is a network policy, where the operator's own switch decides.
     pub(crate) network_policy: Option<bool>,
     /// Parts of the operator's ConfigMap that concern the resource and cannot be used.
@@ -88,6 +92,12 @@ pub(crate) enum Error {
         problem: String,
         fix: String,
     },
+    /// The image of an external provider cannot be read.
+    #[error("{field}: {error}")]
+    ProviderImage {
+        field: FieldPath,
+        error: images::Error,
+    },
     /// Somebody must mend the operator's own ConfigMap.
     #[error(transparent)]
     OperatorConfig(#[from] Unreadable),
@@ -106,7 +116,7 @@ impl Error {
     pub(crate) fn waits_for_somebody(&self) -> bool {
         match self {
             Self::Refused(_) | Self::ConfigMapNotFound { .. } | Self::OperatorConfig(_) => true,
-            Self::Image(error) => error.needs_help(),
+            Self::Image(error) | Self::ProviderImage { error, .. } => error.needs_help(),
             Self::Api { .. } => false,
         }
     }
@@ -120,7 +130,6 @@ pub(crate) async fn gather(
     checked: &Checked,
     owner: &Owner,
 ) -> Result<Gathered, Error> {
-    refuse_unread_providers(checked)?;
     let (mut labels, mut warnings) = (None, Vec::new());
     let network_policy = match checked.was_made_in_v1alpha1 {
         true => {
@@ -183,22 +192,10 @@ pub(crate) async fn gather(
         source,
         trust: trust::trust(contents, checked, owner).await?,
         labels,
+        packages: external::packages(images, checked, owner).await?,
         network_policy,
         warnings,
     })
-}
-
-/// Which type a provider has stands inside its image, and the file cannot be written without it.
-fn refuse_unread_providers(checked: &Checked) -> Result<(), Rejections> {
-    let unread = checked.external.iter().map(|provider| Rejection {
-        field: provider.path.field("image"),
-        problem: format!(
-            "{} declares inside which provider it brings, and this operator does not read images of providers yet",
-            provider.image
-        ),
-        fix: "remove the entry, or build the provider into the image of the server".to_owned(),
-    });
-    Rejections::new(unread.collect()).map_or(Ok(()), Err)
 }
 
 fn in_force<'a, T>(found: InForce<'a, T>, warnings: &mut Vec<String>) -> &'a T {

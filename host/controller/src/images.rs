@@ -1,6 +1,6 @@
-//! Base configurations from the labels of images.
+//! Base configurations from the labels of images, and single files.
 //!
-//! In: an image, and who pulls it. Out: what its labels say. Images are read once by digest, however
+//! In: an image, and who pulls it. Out: what its labels say, or the file. Images are read once by digest, however
 //! many resources name them, and a tag is asked for again on the registry client's schedule. A
 //! registry that is down is an error here and changes nothing that runs.
 
@@ -13,8 +13,8 @@ use kube::Client;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::Checked;
 use llsd_registry::{
-    BaseConfig, BaseError, Error as RegistryError, Keyring, ParseReferenceError, Reference,
-    Registry, chain,
+    BaseConfig, BaseError, Error as RegistryError, FileError, Keyring, ParseReferenceError,
+    Reference, Registry, chain,
 };
 
 use crate::configuration::Registries;
@@ -32,7 +32,7 @@ pub struct Images {
     keyrings: Keyrings,
 }
 
-/// Why an image's labels were not read.
+/// Why an image was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The resource does not name an image.
@@ -41,6 +41,9 @@ pub enum Error {
     /// The image says nothing usable, or its registry nothing at all.
     #[error("{}", chain(.0))]
     Image(#[from] BaseError),
+    /// A file of it was not found.
+    #[error("{}", chain(.0))]
+    File(#[from] FileError),
     /// Credentials could not be looked for.
     #[error("the API server did not give the {kind} {name:?}: {error}")]
     Api {
@@ -58,7 +61,8 @@ impl Error {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Reference(_) => "BadImageReference",
-            Self::Image(error) => error.reason(),
+            Self::Image(error) | Self::File(FileError::Image(error)) => error.reason(),
+            Self::File(FileError::Absent { .. }) => "BadProviderImage",
             Self::Api { .. } => llsd_api::conditions::reason::CONFIG_GENERATION_FAILED,
         }
     }
@@ -68,7 +72,23 @@ impl Error {
         match self {
             Self::Reference(_) => true,
             Self::Image(error) => !error.is_transient(),
+            Self::File(error) => !error.is_transient(),
             Self::Api { .. } => false,
+        }
+    }
+
+    /// Whether another credential might help. Some registries hide what one may not see.
+    fn is_about_access(&self) -> bool {
+        let (Self::Image(error) | Self::File(FileError::Image(error))) = self else {
+            return false;
+        };
+        match error {
+            BaseError::Credentials(_) => true,
+            BaseError::Registry(error) => matches!(
+                error,
+                RegistryError::Unauthorized { .. } | RegistryError::NotFound { .. }
+            ),
+            _ => false,
         }
     }
 
@@ -117,18 +137,48 @@ impl Images {
         puller: &Puller,
     ) -> Result<Arc<BaseConfig>, Error> {
         let reference: Reference = image.parse()?;
+        self.read(puller, |registry, keyring| {
+            let reference = reference.clone();
+            async move { Ok(registry.base_config(&reference, &keyring).await?) }
+        })
+        .await
+    }
+
+    /// One file of an image.
+    pub(crate) async fn file(
+        &self,
+        image: &str,
+        path: &str,
+        puller: &Puller,
+    ) -> Result<Arc<[u8]>, Error> {
+        let reference: Reference = image.parse()?;
+        self.read(puller, |registry, keyring| {
+            let (reference, path) = (reference.clone(), path.to_owned());
+            async move { Ok(registry.image_file(&reference, &path, &keyring).await?) }
+        })
+        .await
+    }
+
+    async fn read<T, F>(
+        &self,
+        puller: &Puller,
+        ask: impl Fn(Registry, Keyring) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let keyring = self.keyrings.of(puller).await?;
         let registry = self.registries.current();
-        let refused = match registry.base_config(&reference, &keyring).await {
-            Err(error) if is_about_access(&error) => error,
-            answer => return Ok(answer?),
+        let refused = match ask(registry.clone(), keyring.clone()).await {
+            Err(error) if error.is_about_access() => error,
+            answer => return answer,
         };
         // A credential may have been added or renewed since it was read.
         let fresh = self.keyrings.read_again(puller).await?;
         if fresh == keyring {
-            return Err(refused.into());
+            return Err(refused);
         }
-        Ok(registry.base_config(&reference, &fresh).await?)
+        ask(registry, fresh).await
     }
 }
 
@@ -139,15 +189,4 @@ pub(crate) fn hints(read: &BaseConfig) -> Hints {
         schema: read.schema.clone(),
         server_version: read.server_version.clone(),
     }
-}
-
-fn is_about_access(error: &BaseError) -> bool {
-    // Some registries hide what a credential may not see.
-    let BaseError::Registry(error) = error else {
-        return matches!(error, BaseError::Credentials(_));
-    };
-    matches!(
-        error,
-        RegistryError::Unauthorized { .. } | RegistryError::NotFound { .. }
-    )
 }

@@ -136,7 +136,9 @@ pub(crate) fn error_policy(
     Action::requeue(match error {
         Error::FirstOperator(running) => patience(running, Timestamp::now()),
         // Nobody tells us of what changes in a registry.
-        Error::Gather(gather::Error::Image(error)) => error.retry_after(),
+        Error::Gather(gather::Error::Image(error) | gather::Error::ProviderImage { error, .. }) => {
+            error.retry_after()
+        }
         error if error.waits_for_somebody() => RESYNC,
         _ => {
             let namespace = guarded.namespace().unwrap_or_default();

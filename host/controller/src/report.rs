@@ -5,6 +5,7 @@
 
 pub(crate) mod conditions;
 mod events;
+mod external;
 mod recent;
 mod rollout;
 mod running;

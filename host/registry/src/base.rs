@@ -333,7 +333,7 @@ fn layer_of<'a>(opened: &'a OpenImage, wanted: &Digest) -> Option<&'a Descriptor
         .or_else(by_content)
 }
 
-async fn file_of(
+pub(crate) async fn file_of(
     inner: &Arc<Inner>,
     opened: &OpenImage,
     layer: &Descriptor,

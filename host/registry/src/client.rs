@@ -13,6 +13,7 @@ use crate::cache::{Flights, Memory};
 use crate::credentials::{self, Candidate, Credential, Keyring};
 use crate::digest::Digest;
 use crate::error::Error;
+use crate::file;
 use crate::manifest::Descriptor;
 use crate::reference::{ParseReferenceError, Reference};
 use crate::session::Session;
@@ -21,6 +22,8 @@ use crate::transport::tls_config;
 
 /// Shipped base configurations have up to 60 KB; at the limit of 1 MiB each, this is the most we hold.
 const BASES: usize = 64;
+/// A provider's declaration has a few hundred bytes.
+const FILES: usize = 256;
 /// Tags and rights are a few hundred bytes each.
 const SMALL_ENTRIES: usize = 8192;
 /// Each holds a few idle connections.
@@ -41,6 +44,9 @@ pub(crate) struct Inner {
     /// By scope and digest of the image.
     pub(crate) bases: Memory<(String, Digest), Arc<BaseConfig>>,
     pub(crate) base_flights: Flights<(Viewpoint, Digest), Arc<BaseConfig>, base::Error>,
+    /// By scope and digest of the image, and path of the file.
+    pub(crate) files: Memory<(String, Digest, String), Arc<[u8]>>,
+    pub(crate) file_flights: Flights<(Viewpoint, Digest, String), Arc<[u8]>, file::Error>,
     tls: rustls::ClientConfig,
     sessions: Memory<(String, Candidate), Arc<Session>>,
     tags: Memory<(Viewpoint, String), (Digest, Instant)>,
@@ -98,6 +104,8 @@ impl Registry {
                 store,
                 bases: Memory::new(BASES),
                 base_flights: Flights::new(),
+                files: Memory::new(FILES),
+                file_flights: Flights::new(),
                 tls,
                 sessions: Memory::new(SESSIONS),
                 tags: Memory::new(SMALL_ENTRIES),

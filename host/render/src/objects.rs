@@ -36,6 +36,7 @@ pub use child::{Child, Kind, Need, Retired, Write};
 pub use config_map::config_map_name;
 pub use derived::DerivedValues;
 pub use exposure::exposed_at;
+pub use external::init_container;
 pub use role_binding::ANY_UID;
 pub use service::service_url;
 

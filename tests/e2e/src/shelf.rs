@@ -41,13 +41,37 @@ impl Shelf {
 
     /// Pushes an image without labels as `repository:bare`.
     pub async fn push_bare(&self, repository: &str) -> String {
+        self.push_files(repository, &[]).await
+    }
+
+    /// The same with files in it, by path.
+    pub async fn push_files(&self, repository: &str, files: &[(&str, &str)]) -> String {
         let reference = self.reference(&format!("{repository}:bare"));
         let layer = self.registry.docker_config().join("layer.tar");
-        std::fs::write(&layer, [0; 1024]).unwrap();
+        let mut archive = tar::Builder::new(Vec::new());
+        for (path, text) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_size(text.len().try_into().unwrap());
+            archive
+                .append_data(&mut header, path, text.as_bytes())
+                .unwrap();
+        }
+        std::fs::write(&layer, archive.into_inner().unwrap()).unwrap();
         let crane = self.registry.crane();
         let crane = crane.args(["append", "--new_tag", &reference, "--new_layer"]);
         crane.arg(layer).run().await.unwrap().success().unwrap();
         reference
+    }
+
+    /// The same image, with a user to run as.
+    pub async fn set_user(&self, reference: &str, user: &str) -> String {
+        let (name, _) = reference.rsplit_once([':', '@']).unwrap();
+        let tagged = format!("{}:as-{user}", name.trim_end_matches("@sha256"));
+        let crane = self.registry.crane();
+        let crane = crane.args(["mutate", reference, "--user", user, "--tag", &tagged]);
+        crane.run().await.unwrap().success().unwrap();
+        tagged
     }
 
     /// Pushes an image with a configuration on it.

@@ -181,6 +181,10 @@ pub struct ConfigGeneration {
     /// Models, tools and shields it registers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<i32>,
+    /// The resource's models, with the ids that clients use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub models: Vec<ServedModel>,
     /// The dialect it is written in: llama-stack/0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
@@ -193,6 +197,16 @@ pub struct ConfigGeneration {
     /// Digest over the inputs, the plugin and the output: equal receipts, equal configurations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+}
+
+/// A model of the resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedModel {
+    /// As the resource calls it.
+    pub name: String,
+    /// As clients must write it: vllm/llama3.2-8b.
+    pub id: String,
 }
 
 /// A plugin, exactly.

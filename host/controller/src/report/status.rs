@@ -3,21 +3,26 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_adapter_sdk::Diagnostic;
+use llsd_adapter_sdk::documents::ModelId;
 use llsd_api::checked::ServerSource;
 use llsd_api::conditions::{condition, reason};
 use llsd_api::v1alpha2::{
     ConfigGeneration, ConfigSourceKind, DistributionConfig, DistributionStatus, Phase,
-    PluginIdentity, ResolvedDistribution,
+    PluginIdentity, ResolvedDistribution, ServedModel,
 };
 use llsd_render::objects::{ConfigPlan, Owner, config_map_name, exposed_at, service_url};
 use llsd_render::{Generated, Reason, Refusal, Undecided};
 
 use super::conditions::Conditions;
+use super::external::external;
 use super::rollout::Rollout;
 use super::{Applied, Seen, running};
 use crate::gather::Source;
 use crate::reconcile::Error;
 use crate::{digest, expand, gather};
+
+/// More than the status takes.
+const MOST_MODELS: usize = 1024;
 
 /// What a status is made from.
 pub(super) struct Facts<'a> {
@@ -64,6 +69,9 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
     }
     let rollout = seen.deployment.as_ref().map(Rollout::of);
     running::report(&mut conditions, rollout.as_ref(), seen);
+    if let Ok(applied) = outcome {
+        status.external_providers = external(&applied.checked, rollout.as_ref(), &seen.problems);
+    }
     status.available_replicas = rollout.as_ref().map(|rollout| rollout.ready);
     status.phase = Some(match (outcome, &rollout) {
         (Err(error), _) if error.needs_help() => Phase::Failed,
@@ -188,7 +196,9 @@ fn fail(conditions: &mut Conditions, error: &Error) {
             let reason = match error {
                 gather::Error::ConfigMapNotFound { .. } => reason::CONFIG_MAP_NOT_FOUND,
                 gather::Error::OperatorConfig(_) => reason::OPERATOR_CONFIG_INVALID,
-                gather::Error::Image(error) => error.reason(),
+                gather::Error::Image(error) | gather::Error::ProviderImage { error, .. } => {
+                    error.reason()
+                }
                 gather::Error::Refused(_) | gather::Error::Api { .. } => {
                     reason::CONFIG_GENERATION_FAILED
                 }
@@ -252,6 +262,7 @@ fn config_generation(
     let Generated {
         yaml,
         counts,
+        models,
         schema,
         reason,
         receipt,
@@ -271,6 +282,7 @@ fn config_generation(
             .or(Some(Time(now))),
         provider_count: i32::try_from(counts.providers).ok(),
         resource_count: i32::try_from(resource_count(generated)).ok(),
+        models: models.iter().take(MOST_MODELS).map(served).collect(),
         schema: Some(schema.clone()),
         schema_reason: Some(reason.to_owned()),
         plugin: Some(PluginIdentity {
@@ -282,6 +294,13 @@ fn config_generation(
             &[&*receipt.input, &receipt.component, &receipt.output].join("\n"),
         )),
     })
+}
+
+fn served(ModelId { name, id }: &ModelId) -> ServedModel {
+    ServedModel {
+        name: name.clone(),
+        id: id.clone(),
+    }
 }
 
 fn resource_count(generated: &Generated) -> u32 {

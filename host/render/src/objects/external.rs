@@ -38,6 +38,11 @@ for folder in "$@"; do
   fi
 done"#;
 
+/// Name of the container that brings a provider.
+pub fn init_container(id: &str) -> String {
+    format!("install-provider-{id}")
+}
+
 /// One container for each provider, in the order of the resource, and one that installs them all.
 pub(super) fn init_containers(inputs: &ObjectInputs<'_>) -> Option<Vec<Container>> {
     let external = &inputs.checked.external;
@@ -45,7 +50,7 @@ pub(super) fn init_containers(inputs: &ObjectInputs<'_>) -> Option<Vec<Container
         return None;
     }
     let bring = external.iter().map(|provider| Container {
-        name: format!("install-provider-{}", provider.id),
+        name: init_container(provider.id.as_str()),
         image: Some(provider.image.clone()),
         image_pull_policy: Some(policy(provider.image_pull_policy).to_owned()),
         command: Some(shell(BRING, [folder(provider)])),

@@ -5,6 +5,7 @@
 mod at_rest;
 mod canary;
 mod children;
+mod external;
 mod faults;
 mod first_operator;
 mod operator_config;

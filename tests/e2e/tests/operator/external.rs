@@ -1,0 +1,118 @@
+//! Providers that arrive in images of their own, read from a real registry.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, PodSpec};
+use llsd_api::Distribution;
+use llsd_api::v1alpha2::ExternalProviderPhase;
+use llsd_e2e::{Operator, Shelf, condition, config_map, minimal};
+use llsd_testbed::Access;
+use serde_json::{Value, json};
+
+const STARTER: &str = include_str!("../../../../host/render/distributions/starter.yaml");
+const DECLARATION: &str = "\
+apiVersion: llamastack.io/v1alpha1
+kind: ProviderPackage
+metadata: {name: acme, version: 1.0.0, vendor: Acme}
+spec:
+  packageName: acme-inference
+  providerType: remote::acme
+  api: inference
+  wheelPath: packages/acme_inference-1.0.0-py3-none-any.whl
+";
+
+fn resource(server: &str, external: Value) -> Value {
+    let mut resource = minimal();
+    resource["spec"]["distribution"] = json!({ "image": server });
+    resource["spec"]["externalProviders"] = json!({ "inference": [external] });
+    resource
+}
+
+async fn pod(operator: &Operator) -> PodSpec {
+    let deployment = operator.api::<Deployment>().get("minimal").await.unwrap();
+    deployment.spec.unwrap().template.spec.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_external_provider_is_read_from_its_image_installed_and_wins_over_its_namesake() {
+    let shelf = Shelf::start(Access::Anyone).await;
+    let provider = shelf
+        .push_files(
+            "acme/provider",
+            &[("lls-provider/lls-provider-spec.yaml", DECLARATION)],
+        )
+        .await;
+    let server = shelf
+        .push_labelled("acme/stack", "1", STARTER, "llama-stack/0.7", None)
+        .await;
+    let server = shelf.set_user(&server, "1001").await;
+    let operator = Operator::start_reaching("external", shelf.settings()).await;
+    let external =
+        json!({"providerId": "acme", "image": provider, "config": {"url": "http://acme:9000"}});
+    operator.create(&resource(&server, external)).await;
+    let cr = operator.wait_until_ready("minimal").await;
+
+    let map = operator.api::<ConfigMap>().get(&config_map(&cr)).await;
+    let file = map.unwrap().data.unwrap()["config.yaml"].clone();
+    let config: Value = serde_saphyr::from_str(&file).unwrap();
+    let entries = config["providers"]["inference"].as_array().unwrap();
+    let entry = entries.iter().find(|one| one["provider_id"] == "acme");
+    assert_eq!(
+        entry.unwrap(),
+        &json!({
+            "provider_id": "acme", "provider_type": "remote::acme",
+            "module": "acme_inference", "config": {"url": "http://acme:9000"},
+        })
+    );
+    let pod = pod(&operator).await;
+    let init: Vec<_> = pod.init_containers.unwrap();
+    let names: Vec<_> = init.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["install-provider-acme", "install-packages"]);
+    assert_eq!(init[0].image.as_deref(), Some(&*provider));
+    // The image of the server says that it does not run as root, and the node holds it to that.
+    let context = pod.containers[0].security_context.as_ref().unwrap();
+    assert_eq!(context.run_as_non_root, Some(true));
+    let status = cr.status.unwrap();
+    assert_eq!(
+        status.external_providers[0].phase,
+        Some(ExternalProviderPhase::Ready)
+    );
+    let models = status.config_generation.unwrap().models;
+    assert_eq!(models[0].id, "vllm/llama3.2-8b");
+
+    let namesake =
+        json!({"externalProviders": {"inference": [{"providerId": "vllm", "image": provider}]}});
+    operator.edit("minimal", json!({ "spec": namesake })).await;
+    let is_warned = |cr: &Distribution| {
+        condition(cr, "ConfigGenerated").is_some_and(|(status, _, message)| {
+            status == "True" && message.contains("warning: spec.externalProviders.inference[0]")
+        })
+    };
+    operator.wait_for("minimal", "warned", is_warned).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_without_a_declaration_stops_the_change_and_nothing_that_runs() {
+    let shelf = Shelf::start(Access::Anyone).await;
+    let bare = shelf.push_bare("acme/bare").await;
+    let operator = Operator::start_reaching("undeclared", shelf.settings()).await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let before = pod(&operator).await;
+    let change =
+        json!({"externalProviders": {"inference": [{"providerId": "acme", "image": bare}]}});
+    operator.edit("minimal", json!({ "spec": change })).await;
+    let is_refused = |cr: &Distribution| {
+        condition(cr, "ConfigGenerated").is_some_and(|(status, ..)| status == "False")
+    };
+    let cr = operator.wait_for("minimal", "refused", is_refused).await;
+    let (_, reason, message) = condition(&cr, "ConfigGenerated").unwrap();
+    assert_eq!(reason, "BadProviderImage");
+    assert!(
+        message.starts_with("spec.externalProviders.inference[0].image: ")
+            && message.contains("/lls-provider/lls-provider-spec.yaml"),
+        "{message}"
+    );
+    assert_eq!(before, pod(&operator).await);
+    operator.stop().await;
+}
