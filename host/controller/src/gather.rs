@@ -96,7 +96,7 @@ pub(crate) enum Error {
     #[error("{field}: {error}")]
     ProviderImage {
         field: FieldPath,
-        error: images::Error,
+        error: Box<images::Error>,
     },
     /// Somebody must mend the operator's own ConfigMap.
     #[error(transparent)]
@@ -116,8 +116,19 @@ impl Error {
     pub(crate) fn waits_for_somebody(&self) -> bool {
         match self {
             Self::Refused(_) | Self::ConfigMapNotFound { .. } | Self::OperatorConfig(_) => true,
-            Self::Image(error) | Self::ProviderImage { error, .. } => error.needs_help(),
+            Self::Image(_) | Self::ProviderImage { .. } => {
+                self.image().is_some_and(images::Error::needs_help)
+            }
             Self::Api { .. } => false,
+        }
+    }
+
+    /// What is wrong with an image.
+    pub(crate) fn image(&self) -> Option<&images::Error> {
+        match self {
+            Self::Image(error) => Some(error),
+            Self::ProviderImage { error, .. } => Some(error),
+            _ => None,
         }
     }
 }

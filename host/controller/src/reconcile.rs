@@ -133,13 +133,15 @@ pub(crate) fn error_policy(
     error: &Error,
     ctx: Arc<Context>,
 ) -> Action {
-    Action::requeue(match error {
-        Error::FirstOperator(running) => patience(running, Timestamp::now()),
+    let image = match error {
+        Error::Gather(error) => error.image(),
+        _ => None,
+    };
+    Action::requeue(match (error, image) {
+        (Error::FirstOperator(running), _) => patience(running, Timestamp::now()),
         // Nobody tells us of what changes in a registry.
-        Error::Gather(gather::Error::Image(error) | gather::Error::ProviderImage { error, .. }) => {
-            error.retry_after()
-        }
-        error if error.waits_for_somebody() => RESYNC,
+        (_, Some(image)) => image.retry_after(),
+        (error, None) if error.waits_for_somebody() => RESYNC,
         _ => {
             let namespace = guarded.namespace().unwrap_or_default();
             ctx.patience.lose(&namespace, &guarded.name_any())

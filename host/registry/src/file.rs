@@ -21,7 +21,7 @@ pub enum Error {
     #[error(transparent)]
     Image(#[from] base::Error),
     /// No layer holds it.
-    #[error("{image} has no file {path}{}", unsearched(.unsearched))]
+    #[error("{image} has no file {path}{}", but_for(*unsearched))]
     Absent {
         /// The image as the user wrote it.
         image: String,
@@ -39,7 +39,7 @@ impl Error {
     }
 }
 
-fn unsearched(layers: &usize) -> String {
+fn but_for(layers: usize) -> String {
     match layers {
         0 => String::new(),
         layers => format!(", unless in one of {layers} layers that are too large to be searched"),

@@ -25,7 +25,7 @@ pub(super) async fn packages(
         let text = images.file(&provider.image, DECLARATION, &puller).await;
         let text = text.map_err(|error| Error::ProviderImage {
             field: provider.path.field("image"),
-            error,
+            error: Box::new(error),
         })?;
         match declared(provider, &text) {
             Ok(package) => {

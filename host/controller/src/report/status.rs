@@ -196,9 +196,8 @@ fn fail(conditions: &mut Conditions, error: &Error) {
             let reason = match error {
                 gather::Error::ConfigMapNotFound { .. } => reason::CONFIG_MAP_NOT_FOUND,
                 gather::Error::OperatorConfig(_) => reason::OPERATOR_CONFIG_INVALID,
-                gather::Error::Image(error) | gather::Error::ProviderImage { error, .. } => {
-                    error.reason()
-                }
+                gather::Error::Image(error) => error.reason(),
+                gather::Error::ProviderImage { error, .. } => error.reason(),
                 gather::Error::Refused(_) | gather::Error::Api { .. } => {
                     reason::CONFIG_GENERATION_FAILED
                 }
