@@ -87,6 +87,14 @@ pub(crate) fn is_orphan(live: &DynamicObject, desired: &Value) -> bool {
         && live.data["spec"]["selector"] == desired["spec"]["selector"]
 }
 
+/// Keeps the words by which an object names its owner: the first operator called it by another
+/// version, and who changes them must be allowed to delete the object, where that is enforced.
+pub(crate) fn keep_owner(live: &DynamicObject, desired: &mut Value, uid: &str) {
+    if let Some(named) = live.owner_references().iter().find(|one| one.uid == uid) {
+        desired["metadata"]["ownerReferences"] = json!([named]);
+    }
+}
+
 /// Keeps the pods of a Deployment that the first operator made, as long as the resource asks for
 /// nothing new of them. `takes_any_release` is true where the resource names a distribution: then
 /// the release that runs goes on running.
@@ -289,6 +297,26 @@ mod tests {
         let then = applied(&live, &changed, true);
         assert_eq!(then["spec"]["template"], changed);
         assert_eq!(then["metadata"]["labels"], json!({}));
+    }
+
+    #[test]
+    fn an_owner_goes_on_being_called_as_it_was_and_a_missing_one_is_named() {
+        let reference = |version: &str| json!([{"apiVersion": version, "kind": "LlamaStackDistribution", "name": "demo", "uid": "u"}]);
+        let kept = |live: Value| {
+            let live: DynamicObject = serde_json::from_value(
+                json!({"metadata": {"name": "demo", "ownerReferences": live}}),
+            )
+            .expect("an object");
+            let mut desired =
+                json!({"metadata": {"ownerReferences": reference("llamastack.io/v1alpha2")}});
+            keep_owner(&live, &mut desired, "u");
+            desired["metadata"]["ownerReferences"][0]["apiVersion"].clone()
+        };
+        assert_eq!(
+            kept(reference("llamastack.io/v1alpha1")),
+            "llamastack.io/v1alpha1"
+        );
+        assert_eq!(kept(json!([])), "llamastack.io/v1alpha2");
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl Pair {
             .child(desired.kind, &owner.namespace, &desired.name);
         if let Some(object) = &live {
             judge(object, &desired, owner)?;
+            takeover::keep_owner(object, &mut desired.object, &owner.uid);
             if desired.kind == Kind::Deployment {
                 takeover::keep_pods(object, &mut desired.object, target.takes_any_release);
             }
@@ -111,8 +112,10 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
     if desired.write == Write::Once {
         return Ok(found);
     }
-    take_over(target, &found, desired).await?;
-    put(target, desired, None).await
+    let mut desired = desired.clone();
+    takeover::keep_owner(&found, &mut desired.object, &target.owner.uid);
+    take_over(target, &found, &desired).await?;
+    put(target, &desired, None).await
 }
 
 /// Makes sure that our apply decides about every field that it should decide about.
