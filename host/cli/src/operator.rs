@@ -11,6 +11,7 @@ use llsd_controller::{
     Endpoints, Images, Metrics, Scope, Settings, install_admission, install_definitions,
 };
 use llsd_registry::Registry;
+use llsd_render::distributions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -92,11 +93,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             .unwrap_or_else(|| client.default_namespace().to_owned());
         let (stop, stopped) = watch::channel(false);
         let plugins_in_use = watch::Sender::new(Arc::from(plugins.as_slice()));
+        let distributions_in_use = watch::Sender::new(Arc::new(distributions::builtin()));
         let shared = webhooks::Shared {
             client: &client,
             home: &home,
             images: Images::new(client.clone(), registry.clone(), keyring.clone()),
             plugins_in_use: plugins_in_use.subscribe(),
+            distributions_in_use: distributions_in_use.subscribe(),
         };
         let webhooks = webhooks::start(&arguments.webhooks, arguments.dev, shared).await?;
         let webhook = webhooks.as_ref().map(|server| server.webhook().clone());
@@ -125,6 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             client,
             plugins,
             plugins_in_use,
+            distributions_in_use,
             host,
             plugin_selector: arguments.plugin_selector.clone(),
             scope,

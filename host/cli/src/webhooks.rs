@@ -7,9 +7,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use llsd_api::checked::Checked;
-use llsd_controller::Images;
+use llsd_controller::{Distributions, Images};
 use llsd_plugin::Plugin;
-use llsd_render::distributions;
 use llsd_webhook::{ImageBase, Knowledge, Periods, Reached, SECRET_NAME, Server};
 use tokio::sync::watch;
 
@@ -39,6 +38,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) home: &'a str,
     pub(crate) images: Images,
     pub(crate) plugins_in_use: watch::Receiver<Arc<[Plugin]>>,
+    pub(crate) distributions_in_use: watch::Receiver<Arc<Distributions>>,
 }
 
 /// A server with its port and certificate, unless none is wanted.
@@ -52,6 +52,7 @@ pub(crate) async fn start(
         home,
         images,
         plugins_in_use,
+        distributions_in_use,
     } = shared;
     if options.no_webhooks {
         return Ok(None);
@@ -69,7 +70,7 @@ pub(crate) async fn start(
     let settings = llsd_webhook::Settings {
         client: client.clone(),
         images: Arc::new(AsOperator(images)),
-        knowledge: learn(plugins_in_use),
+        knowledge: learn(plugins_in_use, distributions_in_use),
         listen: options.webhook_listen.unwrap_or(listen),
         reached,
         namespace: home.to_owned(),
@@ -79,16 +80,27 @@ pub(crate) async fn start(
     Ok(Some(llsd_webhook::start(settings).await?))
 }
 
-/// Knows the plugins in use, for as long as the webhooks ask.
-fn learn(mut in_use: watch::Receiver<Arc<[Plugin]>>) -> watch::Receiver<Arc<Knowledge>> {
-    let know =
-        |plugins: Arc<[Plugin]>| Arc::new(Knowledge::new(plugins, &distributions::builtin()));
-    let plugins = in_use.borrow_and_update().clone();
-    let (learned, knowledge) = watch::channel(know(plugins));
+/// Knows the plugins and distributions in use, for as long as the webhooks ask.
+fn learn(
+    mut plugins: watch::Receiver<Arc<[Plugin]>>,
+    mut distributions: watch::Receiver<Arc<Distributions>>,
+) -> watch::Receiver<Arc<Knowledge>> {
+    let know = |plugins: &mut watch::Receiver<Arc<[Plugin]>>,
+                distributions: &mut watch::Receiver<Arc<Distributions>>| {
+        let plugins = plugins.borrow_and_update().clone();
+        Arc::new(Knowledge::new(plugins, &distributions.borrow_and_update()))
+    };
+    let (learned, knowledge) = watch::channel(know(&mut plugins, &mut distributions));
     tokio::spawn(async move {
-        while in_use.changed().await.is_ok() {
-            let plugins = in_use.borrow_and_update().clone();
-            learned.send_replace(know(plugins));
+        loop {
+            let changed = tokio::select! {
+                changed = plugins.changed() => changed,
+                changed = distributions.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            learned.send_replace(know(&mut plugins, &mut distributions));
         }
     });
     knowledge

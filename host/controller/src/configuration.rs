@@ -19,6 +19,9 @@ use read::{Read, Reading};
 pub(crate) use follow::{Configurations, Follower};
 pub(crate) use registries::Registries;
 
+/// The distributions that resources can name.
+pub type Distributions = BTreeMap<String, KnownDistribution>;
+
 /// Name of the ConfigMap.
 pub(crate) const NAME: &str = "llama-stack-operator-config";
 
@@ -108,6 +111,15 @@ impl Configuration {
     /// Whether resources of the first version have network policies.
     pub(crate) fn network_policy(&self) -> Result<InForce<'_, bool>, Unreadable> {
         self.network_policy.in_force()
+    }
+
+    /// Every distribution that is known, if the ConfigMap could ever be read.
+    fn distributions(&self) -> Option<Distributions> {
+        let all = self.distributions.good.as_ref()?.iter();
+        Some(
+            all.filter_map(|(name, known)| Some((name.clone(), known.good.clone()?)))
+                .collect(),
+        )
     }
 
     /// Where images are read from instead.

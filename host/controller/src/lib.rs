@@ -29,6 +29,7 @@ mod report;
 mod serve;
 mod view;
 
+pub use configuration::Distributions;
 pub use images::{Error as ImageError, Images};
 pub use install::{InstallError, install_admission, install_definitions};
 pub use metrics::Metrics;

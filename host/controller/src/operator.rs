@@ -19,7 +19,7 @@ use llsd_render::objects::Kind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::configuration::{Configurations, Follower, Registries};
+use crate::configuration::{Configurations, Distributions, Follower, Registries};
 use crate::context::Context;
 use crate::gather::{Contents, discover};
 use crate::health::Health;
@@ -66,6 +66,9 @@ pub struct Settings {
     pub plugins: Vec<Plugin>,
     /// Told of the plugins in use, and of every change: those above, and those of `SchemaPlugin`s.
     pub plugins_in_use: watch::Sender<Arc<[Plugin]>>,
+    /// Told of the distributions that resources can name, and of every change: those built in, and
+    /// those of the operator's ConfigMap.
+    pub distributions_in_use: watch::Sender<Arc<Distributions>>,
     /// Loads the plugins that `SchemaPlugin`s name.
     pub host: Host,
     /// Label selector of the `SchemaPlugin`s to serve; all of them when absent.
@@ -117,6 +120,7 @@ pub async fn run(
         client,
         plugins,
         plugins_in_use,
+        distributions_in_use,
         host,
         plugin_selector,
         scope,
@@ -148,6 +152,7 @@ pub async fn run(
         client: client.clone(),
         home: home.clone(),
         configurations: configurations.clone(),
+        distributions: distributions_in_use,
         registries: registries.clone(),
         references: references.clone(),
         wake: wake.clone(),

@@ -152,6 +152,7 @@ impl Stage {
             client: self.testbed.client(&self.user).await.unwrap(),
             plugins: plugins(),
             plugins_in_use: watch::Sender::new(Arc::default()),
+            distributions_in_use: watch::Sender::new(Arc::default()),
             scope: self.scope.clone(),
             home: home.to_owned(),
             host: host().clone(),

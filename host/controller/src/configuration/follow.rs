@@ -16,7 +16,7 @@ use llsd_api::conditions::reason;
 use tokio::sync::watch;
 
 use super::read::{self, Texts};
-use super::{Configuration, NAME, Registries};
+use super::{Configuration, Distributions, NAME, Registries};
 use crate::metrics::Metrics;
 use crate::references::{References, Referent};
 use crate::report::Events;
@@ -58,6 +58,8 @@ pub(crate) struct Follower {
     /// The operator's own namespace.
     pub(crate) home: String,
     pub(crate) configurations: Arc<Configurations>,
+    /// Told of the distributions that resources can name.
+    pub(crate) distributions: watch::Sender<Arc<Distributions>>,
     pub(crate) registries: Arc<Registries>,
     pub(crate) references: Arc<References>,
     pub(crate) wake: Wake,
@@ -110,6 +112,11 @@ impl Follower {
         if let Err(error) = self.registries.redirect(next.mirrors()) {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "the mirrors cannot be used; those before them stay");
+        }
+        if let Some(known) = next.distributions()
+            && **self.distributions.borrow() != known
+        {
+            self.distributions.send_replace(Arc::new(known));
         }
         let next = Arc::new(next);
         let last = self.configurations.replace(next.clone());
