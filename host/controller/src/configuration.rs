@@ -68,6 +68,12 @@ impl From<Unreadable> for Missing {
 }
 
 impl Configuration {
+    /// What is in force where there is no ConfigMap.
+    pub(crate) fn without_config_map() -> Self {
+        let nothing = BTreeMap::new();
+        Self::after(None, read::read(&nothing).complete(&BTreeMap::new()))
+    }
+
     /// What is in force after a reading.
     fn after(old: Option<&Self>, reading: Reading) -> Self {
         let Reading {

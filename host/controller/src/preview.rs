@@ -16,11 +16,12 @@ use llsd_render::objects::{
     Child, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner, Retired,
     SECRETS_DIGEST, Write, objects,
 };
-use llsd_render::{distributions, yaml};
+use llsd_render::yaml;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::apply::{self, takeover};
+use crate::configuration::Configuration;
 use crate::expand::expand;
 use crate::gather::{Contents, Gathered, Source, discover, gather};
 use crate::images::Images;
@@ -86,8 +87,9 @@ async fn look_ahead(
     // An empty view: everything is read anew.
     let view = Arc::new(View::new([]));
     let contents = Contents::new(client.clone(), view, owner.namespace.clone());
-    let distributions = distributions::builtin();
-    let gathered = gather(&contents, &distributions, images, &checked, &owner).await?;
+    // Who looks ahead may not be allowed to read the operator's own.
+    let configuration = Configuration::without_config_map();
+    let gathered = gather(&contents, &configuration, images, &checked, &owner).await?;
     let plan = expand(plugins, &checked, &gathered).await?;
     let live = Live {
         client,
@@ -114,7 +116,7 @@ async fn look_ahead(
         cluster: &discover(client).await,
         trust: gathered.trust.as_ref(),
         derived: &DerivedValues::default(),
-        network_policy: None,
+        network_policy: gathered.network_policy,
     })?;
     let mut objects = Vec::new();
     let children = before.into_iter().chain([deployment]).chain(after);
