@@ -129,7 +129,9 @@ fn export(tools: &Path, profile: &Path, binaries: &[PathBuf]) -> anyhow::Result<
         .output()
         .context("could not start llvm-cov")?;
     ensure!(output.status.success(), "llvm-cov: {}", output.status);
-    Ok(read(&String::from_utf8(output.stdout)?, &shell::root()))
+    // The compiler writes paths without the `..` that ours has.
+    let root = shell::root().canonicalize()?;
+    Ok(read(&String::from_utf8(output.stdout)?, &root))
 }
 
 /// Reads `lcov` text; files outside the checkout and files of tests do not count.
