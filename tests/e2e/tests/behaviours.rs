@@ -71,6 +71,17 @@ const SHOWN: &[(&str, &[&str])] = &[
         &["an_empty_key_is_no_mistake_and_a_key_without_certificates_is"],
     ),
     (
+        "A17",
+        &["an_overridden_image_concerns_its_own_resources_and_a_mistake_changes_nothing"],
+    ),
+    (
+        "A18",
+        &[
+            "an_overridden_image_concerns_its_own_resources_and_a_mistake_changes_nothing",
+            "the_switch_decides_about_the_policies_of_resources_made_through_v1alpha1",
+        ],
+    ),
+    (
         "A20",
         &["an_override_waits_for_its_config_map_and_new_content_replaces_the_pods"],
     ),
@@ -175,6 +186,10 @@ const SHOWN: &[(&str, &[&str])] = &[
         &["what_is_taken_out_of_a_resource_is_taken_out_of_its_pods"],
     ),
     (
+        "E08",
+        &["an_overridden_image_concerns_its_own_resources_and_a_mistake_changes_nothing"],
+    ),
+    (
         "E09",
         &["authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves"],
     ),
@@ -249,17 +264,14 @@ const NOT_SHOWN: &[(&str, &str)] = &[
         "A09",
         "no operator of ours asks the servers for providers and versions yet",
     ),
-    ("A17", "the operator's own ConfigMap is not read yet"),
-    ("A18", "the operator's own ConfigMap is not read yet"),
     (
         "A19",
         "a pass schedules no other: watches tell of changes, and at rest nothing is asked",
     ),
     (
         "A34",
-        "only releases before 0.5 left such volumes, and those are not taken over",
+        "none of the clusters that we have a record of holds such volumes; what is no longer wanted goes, see W5",
     ),
-    ("E08", "the operator's own ConfigMap is not read yet"),
     (
         "E11",
         "needs kubelets that attach volumes; that pods are recreated is shown by A36",
