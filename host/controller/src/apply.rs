@@ -13,6 +13,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
@@ -78,11 +79,11 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
     let deployment = Pair::look(target, deployment)?;
     let after = look(target, after, &mut shortfalls)?;
 
-    write(target, before, &mut shortfalls).await?;
     let (first, after): (Vec<_>, Vec<_>) = after
         .into_iter()
         .partition(|pair| deployment.is_new() && pair.is_new() && pair.need() == Need::Essential);
-    write(target, first, &mut shortfalls).await?;
+    let before = before.into_iter().chain(first).collect();
+    write(target, before, &mut shortfalls).await?;
     let deployment = serde_json::to_value(&*deployment.write(target).await?)?;
     let deployment: Deployment = serde_json::from_value(deployment)?;
     let exposure = write(target, after, &mut shortfalls).await?;
@@ -134,16 +135,19 @@ fn look(
     Ok(pairs)
 }
 
-/// Writes all of them, and gives the one that exposes the server.
+/// Writes all of them at once, for none needs another, and gives the one that exposes the server.
 async fn write(
     target: Target<'_>,
     pairs: Vec<Pair>,
     shortfalls: &mut Vec<Error>,
 ) -> Result<Option<Arc<DynamicObject>>, Error> {
-    let mut exposure = None;
-    for pair in pairs {
+    let writes = pairs.into_iter().map(async |pair| {
         let (kind, need) = (pair.kind(), pair.need());
-        match pair.write(target).await {
+        (kind, need, pair.write(target).await)
+    });
+    let mut exposure = None;
+    for (kind, need, written) in join_all(writes).await {
+        match written {
             Ok(live) if matches!(kind, Kind::Ingress | Kind::Route) => exposure = Some(live),
             Ok(_) => {}
             Err(error) if need == Need::Optional => shortfalls.push(error),
