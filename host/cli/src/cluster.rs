@@ -7,7 +7,7 @@ use kube::{Client, Config};
 use llsd_api::Distribution;
 
 /// Which cluster and namespace.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct ClusterOptions {
     /// The namespace; by default that of the context
     #[arg(long, short, value_name = "NAME")]
@@ -18,8 +18,17 @@ pub(crate) struct ClusterOptions {
 }
 
 impl ClusterOptions {
+    /// Connects, and does some work with the cluster.
+    pub(crate) fn ask<T>(
+        &self,
+        work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
+        runtime.block_on(async { work(self.connect().await?).await })
+    }
+
     /// A client whose default namespace is the one asked for.
-    pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
+    async fn connect(&self) -> anyhow::Result<Client> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()

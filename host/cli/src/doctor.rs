@@ -11,6 +11,7 @@ use kube::{Client, Error};
 use llsd_api::GROUP;
 use serde_json::{Value, json};
 
+use crate::cluster::ClusterOptions;
 use crate::{Verdict, talk};
 
 /// What an installation must do.
@@ -67,16 +68,16 @@ fn checks() -> [Check; 4] {
     ]
 }
 
-/// Asks the cluster of the current kubeconfig, or the one that the program runs in.
-pub(crate) fn run() -> anyhow::Result<Verdict> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("no thread to run on")?;
-    runtime.block_on(async {
-        let client = Client::try_default()
-            .await
-            .context("no cluster to talk to; set KUBECONFIG")?;
+/// Arguments of `doctor`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+/// Asks the cluster.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+    arguments.cluster.ask(async |client| {
         let mut verdict = Verdict::Done;
         for check in checks() {
             match check.ask(&client).await? {

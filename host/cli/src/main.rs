@@ -57,7 +57,7 @@ enum Command {
     /// Have the cluster store every resource in the newest version of the API
     Migrate,
     /// Ask a cluster whether llsd is installed and does its work; stores nothing
-    Doctor,
+    Doctor(doctor::Arguments),
     /// Print the custom resource definitions
     Crd(crd::Arguments),
     /// Watch a cluster's resources and serve them
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         Command::Image(command) => image::run(&command),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Migrate => migrate::run(),
-        Command::Doctor => doctor::run(),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Operator(arguments) => operator::run(&arguments),
         Command::Preview(arguments) => preview::run(&arguments),

@@ -45,9 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     let plugins = adapters::load(&adapters::host()?, &arguments.adapters)?;
     let registry = Registry::new(arguments.registries.settings()?)?;
     let keyring = arguments.registries.keyring()?;
-    let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
-    runtime.block_on(async {
-        let client = arguments.cluster.connect().await?;
+    arguments.cluster.ask(async |client| {
         let images = Images::new(client.clone(), registry, keyring);
         let resource = match (&arguments.name, &arguments.file) {
             (Some(name), _) => distribution(&client, name).await?,

@@ -10,7 +10,15 @@ use llsd_testbed::Testbed;
 use llsd_testbed::toolchain::Release;
 use serde_json::{Value, json};
 
-const CASES: [&str; 4] = ["minimal", "minimal-noport", "env-storage", "user-config"];
+const CASES: [&str; 7] = [
+    "minimal",
+    "minimal-noport",
+    "env-storage",
+    "user-config",
+    "ca-bundle",
+    "autoscaling",
+    "everything",
+];
 /// Whoever made the children: the first operator's program.
 const FIRST_OPERATOR: &str = "--field-manager=manager";
 
@@ -103,6 +111,13 @@ async fn a_cluster_of_the_first_operator_is_taken_over_without_a_new_pod() {
         "wait --for=condition=Established crd/llamastackdistributions.llamastack.io",
     ))
     .await;
+
+    let home = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": "llama-stack-k8s-operator-system" },
+    });
+    create(&testbed, &home).await;
 
     let mut servers = Vec::new();
     for case in CASES {
