@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout, reason = "figures are what this program is for")]
 
+// Shared with the tests of the core, which cannot use a crate of the shell.
+#[path = "../../../host/render/tests/native/mod.rs"]
 mod native;
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The same adapter without a sandbox: what the sandbox is compared with.
+//! An adapter without a sandbox: generation in tests, and what a bench compares the sandbox with.
 
 use adapter_llama_stack_0_7::Plugin as Compiled;
 use llsd_adapter_sdk::documents::{
