@@ -62,6 +62,9 @@ impl Snapshot {
         let api = stage.api::<Distribution>();
         let live = api.create(&PostParams::default(), &resource).await.unwrap();
         let uid = live.metadata.uid.unwrap();
+        // Under autoscaling it is the autoscaler that brings them about, some seconds later.
+        let deployment = children.iter().find(|child| child["kind"] == "Deployment");
+        let pods = deployment.and_then(|child| child["spec"]["replicas"].as_i64());
         for child in children {
             restore(stage, child, &uid).await;
         }
@@ -69,7 +72,7 @@ impl Snapshot {
         let runs = |one: Option<&Deployment>| {
             one.and_then(|one| one.status.as_ref())
                 .is_some_and(|status| {
-                    status.available_replicas.unwrap_or_default() > 0
+                    status.available_replicas.map(i64::from) == pods
                         && status.available_replicas == status.replicas
                 })
         };
