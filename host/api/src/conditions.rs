@@ -14,6 +14,8 @@ pub mod condition {
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
     /// The server answers for its health.
     pub const HEALTH_CHECK: &str = "HealthCheck";
+    /// The server tells the operator what it is.
+    pub const SERVER_ANSWERS: &str = "ServerAnswers";
     /// The volume is bound.
     pub const STORAGE_READY: &str = "StorageReady";
     /// The Service exists.
@@ -100,6 +102,10 @@ pub mod reason {
     pub const SERVICE_READY: &str = "ServiceReady";
     /// The Service does not exist.
     pub const SERVICE_FAILED: &str = "ServiceFailed";
+    /// The server told its release and its providers.
+    pub const SERVER_ANSWERED: &str = "ServerAnswered";
+    /// The server was asked and told nothing that can be used; the message says why.
+    pub const SERVER_SILENT: &str = "ServerSilent";
     /// The operator's own ConfigMap cannot be used.
     pub const OPERATOR_CONFIG_INVALID: &str = "OperatorConfigInvalid";
     /// The override's or the base's ConfigMap does not exist.

@@ -4,11 +4,12 @@ use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use kube::Config;
 use llsd_controller::{
-    Endpoints, Images, Metrics, Scope, Settings, install_admission, install_definitions,
+    Endpoints, Images, Metrics, Polling, Scope, Settings, install_admission, install_definitions,
 };
 use llsd_registry::Registry;
 use llsd_render::distributions;
@@ -19,6 +20,9 @@ use tracing_subscriber::EnvFilter;
 use crate::caches::Caches;
 use crate::registry::RegistryOptions;
 use crate::{Verdict, adapters, webhooks};
+
+/// A server's release and providers change with its pods, of which the operator hears by itself.
+const POLL_SECONDS: u64 = 300;
 
 /// How to run.
 #[derive(clap::Args)]
@@ -49,6 +53,10 @@ pub(crate) struct Arguments {
     /// by default in the user's cache folder
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// Ask each running server so often for its release and providers; 0: never. By default 300, and
+    /// with --dev never, because a laptop does not reach the cluster's Services
+    #[arg(long, value_name = "SECONDS")]
+    poll_servers: Option<u64>,
     /// Write the log as JSON
     #[arg(long)]
     log_json: bool,
@@ -141,6 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
                 probes: arguments.probes.map(bind).transpose()?,
                 metrics: arguments.metrics.map(bind).transpose()?,
             },
+            polling: polling(arguments),
             metrics,
         };
         llsd_controller::run(settings, until(stopped)).await?;
@@ -148,6 +157,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             webhooks.await??;
         }
         Ok(Verdict::Done)
+    })
+}
+
+fn polling(arguments: &Arguments) -> Option<Polling> {
+    let default = if arguments.dev { 0 } else { POLL_SECONDS };
+    let seconds = arguments.poll_servers.unwrap_or(default);
+    (seconds > 0).then(|| Polling {
+        every: Duration::from_secs(seconds),
+        at: None,
     })
 }
 

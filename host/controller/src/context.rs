@@ -12,9 +12,10 @@ use crate::images::Images;
 use crate::metrics::Metrics;
 use crate::patience::Patience;
 use crate::plugins::Plugins;
+use crate::polling::Polls;
 use crate::references::References;
 use crate::report::{Events, Recent};
-use crate::view::View;
+use crate::view::{View, Wake};
 
 /// Shared by all reconciliations of one operator.
 pub(crate) struct Context {
@@ -39,6 +40,10 @@ pub(crate) struct Context {
     pub(crate) events: Arc<Events>,
     /// How often each resource failed.
     pub(crate) patience: Patience,
+    /// What running servers say about themselves.
+    pub(crate) polls: Polls,
+    /// Asks for passes.
+    pub(crate) wake: Wake,
     /// Which passes are under way.
     pub(crate) health: Arc<Health>,
     /// What is counted.
@@ -50,6 +55,7 @@ impl Context {
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.references.forget(namespace, name);
         self.patience.regain(namespace, name);
+        self.polls.forget(namespace, name);
         self.contents.forget_absent();
     }
 }

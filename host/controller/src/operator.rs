@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::migrate::{Migration, migrate_storage};
 use crate::patience::Patience;
 use crate::plugins::{PluginSettings, Plugins, serve_schema_plugins};
+use crate::polling::{Polling, Polls};
 use crate::reconcile::{error_policy, reconcile};
 use crate::references::References;
 use crate::report::{Events, Recent};
@@ -87,6 +88,8 @@ pub struct Settings {
     pub identity: Option<String>,
     /// Where it can be asked how it is.
     pub endpoints: Endpoints,
+    /// How running servers are asked what they are. Absent: they are not.
+    pub polling: Option<Polling>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -130,6 +133,7 @@ pub async fn run(
         workers,
         identity,
         endpoints,
+        polling,
         metrics,
     } = settings;
     let shutdown = shutdown.shared();
@@ -164,13 +168,14 @@ pub async fn run(
         scope: scope.clone(),
         view: view.clone(),
         references: references.clone(),
-        wake,
+        wake: wake.clone(),
     };
     let context = Arc::new(Context {
         client: client.clone(),
         plugins: plugins.clone(),
         images: Images::through(client.clone(), registries.clone(), keyring),
         configurations,
+        wake,
         references,
         cluster,
         view: view.clone(),
@@ -178,11 +183,14 @@ pub async fn run(
         recent: Recent::default(),
         events,
         patience: Patience::default(),
+        polls: Polls::new(polling),
         health: health.clone(),
         metrics: metrics.clone(),
     });
     let mut watches = followers.start();
     watches.spawn(settings.follow());
+    let asking = context.clone();
+    watches.spawn(async move { asking.polls.run(&asking.contents, &asking.wake).await });
     let (lead, leads) = watch::channel(false);
     let of_plugins = PluginSettings {
         client: client.clone(),

@@ -9,6 +9,7 @@ mod external;
 mod recent;
 mod rollout;
 mod running;
+mod server;
 mod status;
 
 use std::sync::Arc;
@@ -20,16 +21,18 @@ use kube::{Resource, ResourceExt};
 use llsd_api::checked::Checked;
 use llsd_api::labels::{self, FIELD_MANAGER};
 use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
-use llsd_render::objects::{ConfigPlan, Kind, Owner};
+use llsd_render::objects::{ConfigPlan, Kind, Owner, service_url};
 use serde_json::json;
 
 use crate::apply::Written;
 use crate::context::Context;
 use crate::gather::Gathered;
+use crate::polling::Target;
 use crate::reconcile;
 use crate::view::{View, problem};
 pub(crate) use events::Events;
 pub(crate) use recent::Recent;
+use rollout::Rollout;
 
 /// What a reconciliation came to.
 pub(crate) struct Applied {
@@ -52,6 +55,17 @@ impl Applied {
             plan,
             written,
         }
+    }
+
+    /// The server to ask what it is, if one serves.
+    fn server(&self, owner: &Owner) -> Option<Target> {
+        let deployment = &self.written.deployment;
+        let rollout = Rollout::of(deployment);
+        (rollout.is_serving && rollout.ready > 0).then(|| Target {
+            url: service_url(&self.checked, owner),
+            tls_secret: self.checked.networking.tls_secret.clone(),
+            generation: deployment.metadata.generation,
+        })
     }
 
     /// Whether every object is as it should be.
@@ -89,12 +103,17 @@ pub(crate) async fn report(
     let now = Timestamp::now();
     // Kubernetes writes whole seconds; with a fraction the status would never equal what is stored.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let heard = match outcome {
+        Ok(applied) => ctx.polls.follow(owner, applied.server(owner)),
+        Err(_) => None,
+    };
     let new = status::status(&status::Facts {
         old: &old,
         generation: cr.metadata.generation,
         owner,
         outcome,
         seen: &seen,
+        heard: heard.as_ref(),
         now,
     });
     if new == old {

@@ -163,6 +163,7 @@ impl Stage {
             workers: 4,
             identity: None,
             endpoints: Endpoints::default(),
+            polling: None,
             metrics: Metrics::new(),
         }
     }

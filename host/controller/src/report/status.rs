@@ -16,8 +16,9 @@ use llsd_render::{Generated, Reason, Refusal, Undecided};
 use super::conditions::Conditions;
 use super::external::external;
 use super::rollout::Rollout;
-use super::{Applied, Seen, running};
+use super::{Applied, Seen, running, server};
 use crate::gather::Source;
+use crate::polling::Heard;
 use crate::reconcile::Error;
 use crate::{digest, expand, gather};
 
@@ -31,6 +32,8 @@ pub(super) struct Facts<'a> {
     pub(super) owner: &'a Owner,
     pub(super) outcome: &'a Result<Applied, Error>,
     pub(super) seen: &'a Seen,
+    /// What was last heard of the server.
+    pub(super) heard: Option<&'a Heard>,
     pub(super) now: Timestamp,
 }
 
@@ -42,6 +45,7 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
         owner,
         outcome,
         seen,
+        heard,
         now,
     } = facts;
     let mut conditions = Conditions::new(&old.conditions, generation, now);
@@ -71,6 +75,13 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
     running::report(&mut conditions, rollout.as_ref(), seen);
     if let Ok(applied) = outcome {
         status.external_providers = external(&applied.checked, rollout.as_ref(), &seen.problems);
+    }
+    let is_silent = rollout.as_ref().is_none_or(|rollout| rollout.ready == 0);
+    match heard {
+        Some(heard) => server::report(&mut conditions, &mut status, heard, now),
+        // There is nobody to ask.
+        None if is_silent => conditions.remove(condition::SERVER_ANSWERS),
+        None => {}
     }
     status.available_replicas = rollout.as_ref().map(|rollout| rollout.ready);
     status.phase = Some(match (outcome, &rollout) {

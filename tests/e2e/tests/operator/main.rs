@@ -10,6 +10,7 @@ mod faults;
 mod first_operator;
 mod operator_config;
 mod outages;
+mod polling;
 mod process;
 mod pull_secrets;
 mod regressions;
