@@ -131,7 +131,11 @@ fn export(tools: &Path, profile: &Path, binaries: &[PathBuf]) -> anyhow::Result<
     ensure!(output.status.success(), "llvm-cov: {}", output.status);
     // The compiler writes paths without the `..` that ours has.
     let root = shell::root().canonicalize()?;
-    Ok(read(&String::from_utf8(output.stdout)?, &root))
+    let mut lines = read(&String::from_utf8(output.stdout)?, &root);
+    for (file, lines) in &mut lines {
+        drop_inner_tests(lines, &std::fs::read_to_string(root.join(file))?);
+    }
+    Ok(lines)
 }
 
 /// Reads `lcov` text; files outside the checkout and files of tests do not count.
@@ -142,8 +146,8 @@ fn read(lcov: &str, root: &Path) -> Lines {
         if let Some(path) = line.strip_prefix("SF:") {
             let inside = Path::new(path).strip_prefix(root).ok();
             file = inside
-                .map(|path| path.display().to_string())
-                .filter(|path| !path.ends_with("tests.rs"));
+                .filter(|path| !is_of_tests(path))
+                .map(|path| path.display().to_string());
         } else if let (Some(file), Some(data)) = (&file, line.strip_prefix("DA:")) {
             let mut numbers = data.split(',').map(str::parse::<u64>);
             if let (Some(Ok(number)), Some(Ok(count))) = (numbers.next(), numbers.next()) {
@@ -153,6 +157,18 @@ fn read(lcov: &str, root: &Path) -> Lines {
         }
     }
     all
+}
+
+/// Tests stand at the end of what they test, and reach themselves.
+fn drop_inner_tests(lines: &mut BTreeMap<u32, u64>, source: &str) {
+    let before_tests = source.lines().take_while(|line| *line != "#[cfg(test)]");
+    let last = before_tests.count();
+    lines.retain(|number, _| *number as usize <= last);
+}
+
+fn is_of_tests(path: &Path) -> bool {
+    let mut parts = path.components().map(|part| part.as_os_str());
+    parts.any(|part| part == "tests" || part == "tests.rs")
 }
 
 fn judge(lines: &Lines) -> anyhow::Result<()> {
@@ -197,6 +213,7 @@ mod tests {
 
     const LCOV: &str = "SF:/here/host/api/src/a.rs\nDA:1,2\nDA:2,0\nend_of_record\n\
                         SF:/here/host/api/src/a/tests.rs\nDA:1,1\nend_of_record\n\
+                        SF:/here/host/api/src/a/tests/b.rs\nDA:1,1\nend_of_record\n\
                         SF:/elsewhere/b.rs\nDA:1,1\nend_of_record\n\
                         SF:/here/host/api/src/a.rs\nDA:2,1\nend_of_record\n";
 
@@ -208,5 +225,15 @@ mod tests {
             lines,
             Lines::from([("host/api/src/a.rs".to_owned(), expected)])
         );
+    }
+
+    #[test]
+    fn tests_inside_a_file_do_not_count() {
+        let mut lines = BTreeMap::from([(1, 1), (2, 0), (5, 1)]);
+        drop_inner_tests(
+            &mut lines,
+            "fn a() {}\nfn b() {}\n\n#[cfg(test)]\nmod tests {}\n",
+        );
+        assert_eq!(lines, BTreeMap::from([(1, 1), (2, 0)]));
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Config;
 use llsd_controller::{
-    Endpoints, Images, Metrics, Polling, Scope, Settings, install_admission, install_definitions,
+    Distributions, Endpoints, Images, Metrics, Polling, Scope, Seen, Settings, install_admission,
+    install_definitions,
 };
 use llsd_registry::Registry;
-use llsd_render::distributions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -101,13 +101,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             .unwrap_or_else(|| client.default_namespace().to_owned());
         let (stop, stopped) = watch::channel(false);
         let plugins_in_use = watch::Sender::new(Arc::from(plugins.as_slice()));
-        let distributions_in_use = watch::Sender::new(Arc::new(distributions::builtin()));
+        let distributions_in_use =
+            watch::Sender::new(Arc::new(Distributions::before_first_reading()));
+        let seen = Seen::default();
         let shared = webhooks::Shared {
             client: &client,
             home: &home,
             images: Images::new(client.clone(), registry.clone(), keyring.clone()),
             plugins_in_use: plugins_in_use.subscribe(),
             distributions_in_use: distributions_in_use.subscribe(),
+            seen: seen.clone(),
         };
         let webhooks = webhooks::start(&arguments.webhooks, arguments.dev, shared).await?;
         let webhook = webhooks.as_ref().map(|server| server.webhook().clone());
@@ -137,6 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             plugins,
             plugins_in_use,
             distributions_in_use,
+            seen,
             host,
             plugin_selector: arguments.plugin_selector.clone(),
             scope,

@@ -7,8 +7,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use llsd_api::checked::Checked;
-use llsd_controller::{Distributions, Images};
+use llsd_controller::{Distributions, Images, Seen};
 use llsd_plugin::Plugin;
+use llsd_render::objects::Kind;
 use llsd_webhook::{ImageBase, Knowledge, Periods, Reached, SECRET_NAME, Server};
 use tokio::sync::watch;
 
@@ -39,6 +40,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) images: Images,
     pub(crate) plugins_in_use: watch::Receiver<Arc<[Plugin]>>,
     pub(crate) distributions_in_use: watch::Receiver<Arc<Distributions>>,
+    pub(crate) seen: Seen,
 }
 
 /// A server with its port and certificate, unless none is wanted.
@@ -53,6 +55,7 @@ pub(crate) async fn start(
         images,
         plugins_in_use,
         distributions_in_use,
+        seen,
     } = shared;
     if options.no_webhooks {
         return Ok(None);
@@ -70,6 +73,7 @@ pub(crate) async fn start(
     let settings = llsd_webhook::Settings {
         client: client.clone(),
         images: Arc::new(AsOperator(images)),
+        objects: Arc::new(SeenByOperator(seen)),
         knowledge: learn(plugins_in_use, distributions_in_use),
         listen: options.webhook_listen.unwrap_or(listen),
         reached,
@@ -88,7 +92,9 @@ fn learn(
     let know = |plugins: &mut watch::Receiver<Arc<[Plugin]>>,
                 distributions: &mut watch::Receiver<Arc<Distributions>>| {
         let plugins = plugins.borrow_and_update().clone();
-        Arc::new(Knowledge::new(plugins, &distributions.borrow_and_update()))
+        let distributions = distributions.borrow_and_update();
+        let Distributions { known, may_be_more } = &**distributions;
+        Arc::new(Knowledge::new(plugins, known, *may_be_more))
     };
     let (learned, knowledge) = watch::channel(know(&mut plugins, &mut distributions));
     tokio::spawn(async move {
@@ -122,5 +128,14 @@ impl llsd_webhook::Images for AsOperator {
             Err(error) => Err(error.to_string()),
         })
         .boxed()
+    }
+}
+
+/// Objects as the operator's watches see them.
+struct SeenByOperator(Seen);
+
+impl llsd_webhook::Objects for SeenByOperator {
+    fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        self.0.has(kind, namespace, name)
     }
 }

@@ -12,15 +12,31 @@ mod registries;
 use std::collections::BTreeMap;
 
 use llsd_registry::Mirror;
-use llsd_render::distributions::KnownDistribution;
+use llsd_render::distributions::{self, KnownDistribution};
 
 use read::{Read, Reading};
 
 pub(crate) use follow::{Configurations, Follower};
 pub(crate) use registries::Registries;
 
-/// The distributions that resources can name.
-pub type Distributions = BTreeMap<String, KnownDistribution>;
+/// The distributions that resources can name, as far as they are known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Distributions {
+    /// By name.
+    pub known: BTreeMap<String, KnownDistribution>,
+    /// Whether there may be others: in a ConfigMap that was not read yet, or cannot be.
+    pub may_be_more: bool,
+}
+
+impl Distributions {
+    /// Those that are built in, for as long as nothing else was read.
+    pub fn before_first_reading() -> Self {
+        Self {
+            known: distributions::builtin(),
+            may_be_more: true,
+        }
+    }
+}
 
 /// Name of the ConfigMap.
 pub(crate) const NAME: &str = "llama-stack-operator-config";
@@ -119,13 +135,20 @@ impl Configuration {
         self.network_policy.in_force()
     }
 
-    /// Every distribution that is known, if the ConfigMap could ever be read.
-    fn distributions(&self) -> Option<Distributions> {
-        let all = self.distributions.good.as_ref()?.iter();
-        Some(
-            all.filter_map(|(name, known)| Some((name.clone(), known.good.clone()?)))
-                .collect(),
-        )
+    /// Every distribution that is known.
+    fn distributions(&self) -> Distributions {
+        let Part { good, problem } = &self.distributions;
+        let Some(all) = good else {
+            return Distributions::before_first_reading();
+        };
+        let usable = all
+            .iter()
+            .filter_map(|(name, known)| Some((name.clone(), known.good.clone()?)));
+        let known: BTreeMap<_, _> = usable.collect();
+        Distributions {
+            may_be_more: problem.is_some() || known.len() < all.len(),
+            known,
+        }
     }
 
     /// Where images are read from instead.
@@ -232,6 +255,26 @@ mod tests {
         assert_eq!(third, first);
         let names = vec!["a".to_owned()];
         assert_eq!(image(&third, "new"), Err(Missing::Unknown(names)));
+    }
+
+    #[test]
+    fn there_may_be_more_distributions_than_those_of_a_text_that_cannot_be_read() {
+        let of = |configuration: &Configuration| {
+            let Distributions { known, may_be_more } = configuration.distributions();
+            (known.into_keys().collect::<Vec<_>>(), may_be_more)
+        };
+        let torn = || reading(Err("torn".to_owned()));
+        let first = Configuration::after(None, torn());
+        assert_eq!(first.distributions(), Distributions::before_first_reading());
+        let good = Configuration::after(None, reading(Ok(vec![("a", Ok("a:1"))])));
+        assert_eq!(of(&good), (vec!["a".to_owned()], false));
+        let torn = Configuration::after(Some(&good), torn());
+        assert_eq!(of(&torn), (vec!["a".to_owned()], true));
+        let half = reading(Ok(vec![("a", Ok("a:1")), ("b", Err("bad".to_owned()))]));
+        assert_eq!(
+            of(&Configuration::after(None, half)),
+            (vec!["a".to_owned()], true)
+        );
     }
 
     #[test]

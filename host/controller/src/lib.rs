@@ -39,3 +39,4 @@ pub use operator::{Endpoints, Error, Scope, Settings, run};
 pub use plugins::load_pulled;
 pub use polling::Polling;
 pub use preview::{ConfigChange, ObjectChange, Preview, PreviewError, preview};
+pub use view::Seen;

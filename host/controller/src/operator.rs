@@ -34,7 +34,7 @@ use crate::reconcile::{error_policy, reconcile};
 use crate::references::References;
 use crate::report::{Events, Recent};
 use crate::serve;
-use crate::view::{Followers, View, Wake, Woken};
+use crate::view::{Followers, Seen, View, Wake, Woken};
 
 /// The kinds that every cluster serves.
 const KINDS: [Kind; 10] = [
@@ -70,6 +70,8 @@ pub struct Settings {
     /// Told of the distributions that resources can name, and of every change: those built in, and
     /// those of the operator's ConfigMap.
     pub distributions_in_use: watch::Sender<Arc<Distributions>>,
+    /// Shows what the watches see, whether this replica leads or not.
+    pub seen: Seen,
     /// Loads the plugins that `SchemaPlugin`s name.
     pub host: Host,
     /// Label selector of the `SchemaPlugin`s to serve; all of them when absent.
@@ -124,6 +126,7 @@ pub async fn run(
         plugins,
         plugins_in_use,
         distributions_in_use,
+        seen,
         host,
         plugin_selector,
         scope,
@@ -147,6 +150,7 @@ pub async fn run(
     let references = Arc::new(References::default());
     let plugins = Arc::new(Plugins::new(plugins, plugins_in_use));
     let view = Arc::new(View::new(KINDS.into_iter().chain(routes).chain(bindings)));
+    seen.through(&view);
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
     let registries = Arc::new(Registries::new(registry));

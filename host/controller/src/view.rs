@@ -7,6 +7,7 @@
 pub(crate) mod cache;
 mod first_operator;
 mod follow;
+mod seen;
 mod slim;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use llsd_render::objects::Kind;
 pub(crate) use cache::Cache;
 pub(crate) use first_operator::FirstOperator;
 pub(crate) use follow::{Followers, Wake, Woken};
+pub use seen::Seen;
 pub(crate) use slim::{mounted_config_maps, problem};
 
 /// The caches.

@@ -9,9 +9,7 @@ use std::path::Path;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::Checked;
 use llsd_api::checked::{ConfigSource, ServerSource};
-use llsd_render::{
-    Generated, Inputs, ProviderPackage, Refusal, Surroundings, distributions, generate, yaml,
-};
+use llsd_render::{Generated, Inputs, Refusal, Surroundings, distributions, generate, yaml};
 use native::Native;
 use serde_json::Value;
 
@@ -26,18 +24,6 @@ fn checked(text: &str) -> Checked {
 fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Refusal> {
     let starter = &distributions::builtin()["starter"];
     let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
-    let packages = checked.external.iter().map(|one| {
-        let package = ProviderPackage {
-            provider_type: format!("remote::{}", one.id),
-            api: one.api.to_owned(),
-            module: one.id.to_string(),
-        };
-        (one.id.to_string(), package)
-    });
-    let surroundings = Surroundings {
-        packages: packages.collect(),
-        ..Surroundings::default()
-    };
     let hints = Hints {
         schema: schema.map(str::to_owned),
         ..Hints::default()
@@ -46,7 +32,7 @@ fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Refus
         checked,
         base: &base,
         hints: &hints,
-        surroundings: &surroundings,
+        surroundings: &Surroundings::with_unread_images(checked),
     };
     generate(&[&Native::new()], &inputs)
 }

@@ -259,7 +259,8 @@ where
         .boxed()
 }
 
-fn tls_config(certificate: &str, key: &str) -> Result<ServerConfig, String> {
+/// How to serve a certificate. PEM.
+pub(crate) fn tls_config(certificate: &str, key: &str) -> Result<ServerConfig, String> {
     let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| format!("tls.crt: {error}"))?;

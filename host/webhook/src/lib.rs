@@ -10,6 +10,8 @@ mod admission;
 mod base;
 mod certificates;
 mod conversion;
+mod decision;
+mod examination;
 mod keeper;
 mod preview;
 mod publication;
@@ -29,10 +31,12 @@ pub use base::{ImageBase, Images};
 pub use certificates::Periods;
 pub use keeper::Error as CertificateError;
 pub use preview::Knowledge;
+pub use references::Objects;
 
+use admission::Context;
 use keeper::{Keeper, Turn};
 use publication::Publication;
-use server::Context;
+use server::Limits;
 
 /// Name of the Secret that holds the certificate, unless the installer chooses another.
 pub const SECRET_NAME: &str = "llsd-webhook";
@@ -43,6 +47,8 @@ pub struct Settings {
     pub client: Client,
     /// How images are read.
     pub images: Arc<dyn Images>,
+    /// What is known of the cluster.
+    pub objects: Arc<dyn Objects>,
     /// Plugins and distributions, replaced as a whole when they change.
     pub knowledge: watch::Receiver<Arc<Knowledge>>,
     /// Where to listen; port 0 for any that is free.
@@ -107,6 +113,7 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
     let Settings {
         client,
         images,
+        objects,
         knowledge,
         listen,
         reached,
@@ -142,6 +149,7 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
         context: Context {
             client,
             images,
+            objects,
             knowledge,
         },
         keeper,
@@ -169,7 +177,7 @@ impl Server {
             webhook: _,
         } = self;
         let tls = RustlsConfig::from_config(first.serving.clone());
-        let served = server::serve(listener, tls.clone(), context, shutdown);
+        let served = server::serve(listener, tls.clone(), context, Limits::default(), shutdown);
         tokio::select! {
             served = served => served.map_err(Error::Stopped),
             () = keeper.keep(tls, first) => Ok(()),

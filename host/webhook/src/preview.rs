@@ -1,7 +1,7 @@
 //! The generation that the operator will do, done ahead.
 //!
-//! In: a checked resource, its base where that had to be asked for, and what the process knows. Out: what the plugins say about it. Nothing of
-//! what is generated is kept.
+//! In: a checked resource, its base where that had to be asked for, and what the process knows. Out:
+//! what the plugins say about it. Nothing of what is generated is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use llsd_api::{FieldPath, Rejection, choices};
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::distributions::KnownDistribution;
-use llsd_render::{Inputs, ProviderPackage, Refusal, Surroundings, generate, yaml};
+use llsd_render::{Inputs, Refusal, Surroundings, generate, yaml};
 use serde_json::Value;
 
 use crate::base::Base;
@@ -22,6 +22,8 @@ use crate::base::Base;
 pub struct Knowledge {
     plugins: Arc<[Plugin]>,
     distributions: BTreeMap<String, Known>,
+    /// Whether there may be others.
+    may_be_more: bool,
 }
 
 /// A distribution, its base read once for all requests.
@@ -32,10 +34,12 @@ struct Known {
 }
 
 impl Knowledge {
-    /// Knows these plugins, of which those that come first are asked first, and these distributions.
+    /// Knows these plugins, of which those that come first are asked first, and these distributions,
+    /// which need not be all.
     pub fn new(
         plugins: Arc<[Plugin]>,
         distributions: &BTreeMap<String, KnownDistribution>,
+        may_be_more: bool,
     ) -> Self {
         let known = distributions.iter().map(|(name, distribution)| {
             let KnownDistribution {
@@ -54,6 +58,7 @@ impl Knowledge {
         Self {
             plugins,
             distributions: known.collect(),
+            may_be_more,
         }
     }
 
@@ -85,7 +90,7 @@ pub(crate) fn preview(knowledge: &Knowledge, checked: &Checked, asked: Option<Ba
         ServerSource::Image(_) => None,
         ServerSource::Named(name) => match knowledge.distributions.get(name) {
             Some(known) => Some(known),
-            None => return Preview::Unknown(unknown_distribution(knowledge, name)),
+            None => return unknown_distribution(knowledge, name),
         },
     };
     // What the map of distributions says holds for the distribution's own base.
@@ -119,7 +124,7 @@ pub(crate) fn preview(knowledge: &Knowledge, checked: &Checked, asked: Option<Ba
         checked,
         base: config,
         hints: &hints,
-        surroundings: &surroundings(checked),
+        surroundings: &Surroundings::with_unread_images(checked),
     };
     match generate(&adapters, &inputs) {
         Ok(generated) => Preview::Said(generated.warnings),
@@ -143,27 +148,57 @@ pub(crate) fn preview(knowledge: &Knowledge, checked: &Checked, asked: Option<Ba
     }
 }
 
-fn unknown_distribution(knowledge: &Knowledge, name: &str) -> Rejection {
-    Rejection {
-        field: FieldPath::spec().at(&["distribution", "name"]),
-        problem: format!("no distribution is called {name:?}"),
-        fix: choices(name, knowledge.distributions.keys().map(String::as_str)),
+fn unknown_distribution(knowledge: &Knowledge, name: &str) -> Preview {
+    let field = FieldPath::spec().at(&["distribution", "name"]);
+    let fix = choices(name, knowledge.distributions.keys().map(String::as_str));
+    if knowledge.may_be_more {
+        let problem = format!(
+            "no distribution called {name:?} is known; the operator's ConfigMap, where it may stand, is not read"
+        );
+        let warning = Diagnostic::warning("unknown-distribution", field.as_str(), problem, fix);
+        return Preview::Said(vec![warning]);
     }
+    Preview::Unknown(Rejection {
+        field,
+        problem: format!("no distribution is called {name:?}"),
+        fix,
+    })
 }
 
-/// The type of an external provider is declared inside its image, which is not read here. Any type
-/// does: only the provider's id matters to the rest of the resource.
-fn surroundings(checked: &Checked) -> Surroundings {
-    let packages = checked.external.iter().map(|one| {
-        let package = ProviderPackage {
-            provider_type: format!("remote::{}", one.id),
-            api: one.api.to_owned(),
-            module: one.id.to_string(),
+#[cfg(test)]
+mod tests {
+    use llsd_adapter_sdk::Severity;
+    use llsd_render::distributions;
+    use serde_json::json;
+
+    use super::*;
+
+    fn preview_of(name: &str, may_be_more: bool) -> Preview {
+        let document = json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": "a"}, "spec": {"distribution": {"name": name}},
+        });
+        let checked = llsd_api::review(document).result.unwrap();
+        let knowledge = Knowledge::new(Arc::new([]), &distributions::builtin(), may_be_more);
+        preview(&knowledge, &checked, None)
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_only_when_all_names_are_known() {
+        let Preview::Unknown(rejection) = preview_of("startr", false) else {
+            panic!("nobody knows the name");
         };
-        (one.id.to_string(), package)
-    });
-    Surroundings {
-        packages: packages.collect(),
-        ..Surroundings::default()
+        assert_eq!(
+            rejection.to_string(),
+            "spec.distribution.name: no distribution is called \"startr\"; did you mean \"starter\"?"
+        );
+        let Preview::Said(found) = preview_of("startr", true) else {
+            panic!("the name may stand where nobody could look");
+        };
+        let fields: Vec<_> = found
+            .iter()
+            .map(|one| (one.severity, one.field.as_str()))
+            .collect();
+        assert_eq!(fields, [(Severity::Warning, "spec.distribution.name")]);
     }
 }

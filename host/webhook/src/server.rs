@@ -1,47 +1,84 @@
-//! The HTTPS server: bounded bodies, bounded time, and nothing that runs on the threads of others.
+//! The HTTPS server: bounded bodies, bounded time, and nothing long on the threads of others.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use axum_server::Handle;
+use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use kube::Client;
+use futures::StreamExt;
+use hyper_util::rt::TokioTimer;
 use kube::core::conversion::ConversionReview;
 use llsd_api::{CONVERSION_PATH, VALIDATION_PATH};
-use tokio::sync::watch;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
 
-use crate::admission::{self, Review};
-use crate::base::{self, Images};
+use crate::admission::{self, Context};
 use crate::conversion;
-use crate::preview::{Knowledge, Preview, preview};
-use crate::references::survey;
 
-/// Two copies of the largest object that etcd takes, and room.
-const ADMISSION_BYTES: usize = 8 << 20;
-/// A list is converted in one review: 500 resources of more than 100 KiB each.
-const CONVERSION_BYTES: usize = 64 << 20;
-/// What is converted within a fraction of a millisecond.
+/// What is read and judged within a fraction of a millisecond.
 const QUICK_BYTES: usize = 64 << 10;
-/// The API server waits ten seconds for a webhook unless it is told otherwise, and thirty at most.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that does not even begin to speak.
-const HANDSHAKE: Duration = Duration::from_secs(5);
 /// What requests under way may still take when the process ends.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What every request may use.
-#[derive(Clone)]
-pub(crate) struct Context {
-    pub(crate) client: Client,
-    pub(crate) images: Arc<dyn Images>,
-    pub(crate) knowledge: watch::Receiver<Arc<Knowledge>>,
+/// How much a client may send, and how long things may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Size of an admission review.
+    pub(crate) admission_bytes: usize,
+    /// Size of a conversion review.
+    pub(crate) conversion_bytes: usize,
+    /// From a connection to an agreement on keys.
+    pub(crate) handshake: Duration,
+    /// From the first to the last byte of a request's head; also what a connection may idle before it.
+    pub(crate) head: Duration,
+    /// From the head to the last byte of the review.
+    pub(crate) body: Duration,
+    /// From there to the answer.
+    pub(crate) answer: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // Two copies of the largest object that etcd takes, and room.
+            admission_bytes: 8 << 20,
+            // A list is converted in one review: 500 resources of more than 100 KiB each.
+            conversion_bytes: 64 << 20,
+            handshake: Duration::from_secs(5),
+            // API servers keep connections for the next review.
+            head: Duration::from_secs(120),
+            // They send at once what they have in memory.
+            body: Duration::from_secs(5),
+            // They wait ten seconds for a webhook unless told otherwise, and thirty at most.
+            answer: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a review gets no answer.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error(
+        "the review is larger than {0} bytes; make the resource smaller, or convert fewer at once"
+    )]
+    TooLarge(usize),
+    #[error("the review broke off; send all of it")]
+    BrokenOff,
+    #[error("the review did not arrive within {0:?}; look at the network before the operator")]
+    NotArrived(Duration),
+    #[error("the review cannot be read: {0}; send a ConversionReview")]
+    Unreadable(#[from] serde_json::Error),
+    #[error("the review took longer than {0:?}; look at the load of the operator")]
+    TooSlow(Duration),
+    #[error("the review failed; look at the operator's log")]
+    Failed(#[from] JoinError),
 }
 
 /// Answers until `shutdown` is done and the requests under way are finished.
@@ -49,6 +86,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     tls: RustlsConfig,
     context: Context,
+    limits: Limits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let handle = Handle::<SocketAddr>::new();
@@ -57,119 +95,112 @@ pub(crate) async fn serve(
         shutdown.await;
         ending.graceful_shutdown(Some(GRACE));
     });
-    let acceptor = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
-    let served = axum_server::from_tcp(listener)?
+    let acceptor = RustlsAcceptor::new(tls)
+        .handshake_timeout(limits.handshake)
+        // An answer is one small packet, and somebody waits for it.
+        .acceptor(NoDelayAcceptor::new());
+    let mut server = axum_server::from_tcp(listener)?
         .acceptor(acceptor)
-        .handle(handle)
-        .serve(router(context).into_make_service())
+        .handle(handle);
+    let mut http = server.http_builder().http1();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head);
+    let served = server
+        .serve(router(context, limits).into_make_service())
         .await;
     watcher.abort();
     served
 }
 
-fn router(context: Context) -> Router {
-    let convert = post(convert).layer(DefaultBodyLimit::max(CONVERSION_BYTES));
-    let validate = post(validate).layer(DefaultBodyLimit::max(ADMISSION_BYTES));
+/// Runs `work` on a review: here when the review is small, because another thread would take longer to
+/// wake than that takes.
+pub(crate) async fn compute<T: Send + 'static>(
+    review: Bytes,
+    work: impl FnOnce(&[u8]) -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if review.len() <= QUICK_BYTES {
+        return Ok(work(&review));
+    }
+    spawn_blocking(move || work(&review)).await
+}
+
+fn router(context: Context, limits: Limits) -> Router {
+    let convert = move |body| convert(body, limits);
+    let validate = move |State(context), body| validate(context, body, limits);
     Router::new()
-        .route(CONVERSION_PATH, convert)
-        .route(VALIDATION_PATH, validate)
+        .route(CONVERSION_PATH, post(convert))
+        .route(VALIDATION_PATH, post(validate))
         .route("/healthz", get(async || "ok"))
         .with_state(context)
 }
 
-async fn convert(body: Bytes) -> Response {
-    let is_quick = body.len() <= QUICK_BYTES;
-    let work = move || {
-        let review: ConversionReview = serde_json::from_slice(&body)?;
+async fn convert(body: Body, limits: Limits) -> Result<Response, Unanswered> {
+    let body = whole(body, limits.conversion_bytes, limits.body).await?;
+    let answer = compute(body, |body| {
+        let review: ConversionReview = serde_json::from_slice(body)?;
         serde_json::to_vec(&conversion::answer(review))
-    };
-    // Most reviews hold one resource: another thread would take longer to wake than that takes.
-    let answered = if is_quick {
-        Ok(Ok(work()))
-    } else {
-        tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(work)).await
-    };
-    match answered {
-        Ok(Ok(Ok(answer))) => json_text(answer),
-        Ok(Ok(Err(error))) => {
-            let message = format!("the review cannot be read: {error}; send a ConversionReview");
-            (StatusCode::BAD_REQUEST, message).into_response()
-        }
-        Ok(Err(panicked)) => failed(&panicked.to_string()),
-        Err(_) => too_slow(),
-    }
+    });
+    let text = in_time(limits.answer, answer).await??;
+    Ok(([("content-type", "application/json")], text).into_response())
 }
 
-async fn validate(State(context): State<Context>, body: Bytes) -> Response {
-    match tokio::time::timeout(PATIENCE, decide(context, body)).await {
-        Ok(Ok(answer)) => Json(answer).into_response(),
-        Ok(Err(panicked)) => failed(&panicked.to_string()),
-        Err(_) => too_slow(),
-    }
-}
-
-/// The answer to an admission review.
-async fn decide(
+async fn validate(
     context: Context,
-    body: Bytes,
-) -> Result<serde_json::Value, tokio::task::JoinError> {
-    let examined = tokio::task::spawn_blocking(move || {
-        let review = serde_json::from_slice::<Review>(&body).map_err(|error| error.to_string())?;
-        let request = review.request.ok_or("it holds no request")?;
-        let examined = match request.is_write() {
-            true => admission::examine(&request),
-            false => Ok(admission::Decision::default()),
+    body: Body,
+    limits: Limits,
+) -> Result<Json<serde_json::Value>, Unanswered> {
+    let body = whole(body, limits.admission_bytes, limits.body).await?;
+    let answer = admission::answer(&context, body);
+    Ok(Json(in_time(limits.answer, answer).await?))
+}
+
+/// The whole review. Of one that is too large nothing is kept, but it is read to its end: a client that
+/// is still sending would not hear why it is refused.
+async fn whole(body: Body, most: usize, limit: Duration) -> Result<Bytes, Unanswered> {
+    let read = async {
+        let mut chunks = body.into_data_stream();
+        let (mut review, mut size) = (Vec::new(), 0);
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|_| Unanswered::BrokenOff)?;
+            size += chunk.len();
+            if size <= most {
+                review.extend_from_slice(&chunk);
+            } else {
+                review = Vec::new();
+            }
+        }
+        if size > most {
+            return Err(Unanswered::TooLarge(most));
+        }
+        Ok(review.into())
+    };
+    let arrived = timeout(limit, read).await;
+    arrived.unwrap_or(Err(Unanswered::NotArrived(limit)))
+}
+
+async fn in_time<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, JoinError>>,
+) -> Result<T, Unanswered> {
+    let answered = timeout(limit, answer).await;
+    Ok(answered.map_err(|_| Unanswered::TooSlow(limit))??)
+}
+
+impl IntoResponse for Unanswered {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BrokenOff | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::NotArrived(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::TooSlow(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Failed(error) => {
+                tracing::error!(%error, "a webhook request failed");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         };
-        Ok::<_, String>((request, examined))
-    });
-    let (request, examined) = match examined.await? {
-        Ok(examined) => examined,
-        Err(reason) => return Ok(admission::unreadable(&reason)),
-    };
-    let candidate = match examined {
-        Ok(decision) => return Ok(decision.into_review(&request)),
-        Err(candidate) => *candidate,
-    };
-    let admission::Candidate {
-        checked,
-        namespace,
-        mut decision,
-    } = candidate;
-    let knowledge = context.knowledge.borrow().clone();
-    let Context { client, images, .. } = &context;
-    let (notices, base) = tokio::join!(
-        survey(client, &namespace, &checked),
-        base::find(client, images, &knowledge, &namespace, &checked),
-    );
-    notices.into_iter().for_each(|one| decision.warn(one));
-    let base = base.unwrap_or_else(|notice| {
-        decision.warn(notice);
-        None
-    });
-    let said = tokio::task::spawn_blocking(move || preview(&knowledge, &checked, base)).await?;
-    match said {
-        Preview::Said(found) => found.into_iter().for_each(|one| decision.heed(one)),
-        Preview::Unknown(rejection) => decision.refuse(rejection),
-        Preview::Silent => {}
+        (status, self.to_string()).into_response()
     }
-    Ok(decision.into_review(&request))
 }
 
-fn json_text(text: Vec<u8>) -> Response {
-    ([("content-type", "application/json")], text).into_response()
-}
-
-fn failed(reason: &str) -> Response {
-    tracing::error!(reason, "a webhook request failed");
-    (
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "the review failed; look at the operator's log",
-    )
-        .into_response()
-}
-
-fn too_slow() -> Response {
-    let message =
-        format!("the review took longer than {PATIENCE:?}; look at the load of the operator");
-    (StatusCode::GATEWAY_TIMEOUT, message).into_response()
-}
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_controller::{Endpoints, Metrics, Scope, Settings, install_definitions, run};
+use llsd_controller::{Endpoints, Metrics, Scope, Seen, Settings, install_definitions, run};
 use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
 use llsd_registry::{Keyring, Registry};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
@@ -153,6 +153,7 @@ impl Stage {
             plugins: plugins(),
             plugins_in_use: watch::Sender::new(Arc::default()),
             distributions_in_use: watch::Sender::new(Arc::default()),
+            seen: Seen::default(),
             scope: self.scope.clone(),
             home: home.to_owned(),
             host: host().clone(),

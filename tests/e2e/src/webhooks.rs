@@ -11,7 +11,8 @@ use kube::{Client, Config};
 use llsd_api::Webhook;
 use llsd_api::checked::Checked;
 use llsd_render::distributions;
-use llsd_webhook::{ImageBase, Images, Knowledge, Periods, Reached};
+use llsd_render::objects::Kind;
+use llsd_webhook::{ImageBase, Images, Knowledge, Objects, Periods, Reached};
 use tokio::sync::{oneshot, watch};
 
 use crate::plugins;
@@ -32,10 +33,11 @@ pub async fn serve_webhooks(
         tokio::runtime::Runtime::new()?.block_on(async {
             let config = Kubeconfig::read_from(kubeconfig)?;
             let config = Config::from_custom_kubeconfig(config, &Default::default()).await?;
-            let knowledge = Knowledge::new(plugins().into(), &distributions::builtin());
+            let knowledge = Knowledge::new(plugins().into(), &distributions::builtin(), false);
             let server = llsd_webhook::start(llsd_webhook::Settings {
                 client: Client::try_from(config)?,
                 images: Arc::new(NoRegistry),
+                objects: Arc::new(NothingSeen),
                 knowledge: watch::channel(Arc::new(knowledge)).1,
                 listen: ([127, 0, 0, 1], 0).into(),
                 reached: Reached::Directly,
@@ -64,5 +66,14 @@ impl Images for NoRegistry {
     ) -> BoxFuture<'a, std::result::Result<ImageBase, String>> {
         let reason = format!("the registry of {image} does not answer");
         std::future::ready(Err(reason)).boxed()
+    }
+}
+
+/// Watches that have told nothing yet.
+struct NothingSeen;
+
+impl Objects for NothingSeen {
+    fn has(&self, _: Kind, _: &str, _: &str) -> bool {
+        false
     }
 }

@@ -113,10 +113,9 @@ impl Follower {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "the mirrors cannot be used; those before them stay");
         }
-        if let Some(known) = next.distributions()
-            && **self.distributions.borrow() != known
-        {
-            self.distributions.send_replace(Arc::new(known));
+        let distributions = next.distributions();
+        if **self.distributions.borrow() != distributions {
+            self.distributions.send_replace(Arc::new(distributions));
         }
         let next = Arc::new(next);
         let last = self.configurations.replace(next.clone());

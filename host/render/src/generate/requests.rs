@@ -36,6 +36,25 @@ impl Default for Surroundings {
     }
 }
 
+impl Surroundings {
+    /// For whoever does not read the images of external providers. A provider's type is declared there;
+    /// here any does, because only the provider's id matters to the rest of the resource.
+    pub fn with_unread_images(checked: &Checked) -> Self {
+        let packages = checked.external.iter().map(|one| {
+            let package = ProviderPackage {
+                provider_type: format!("remote::{}", one.id),
+                api: one.api.to_owned(),
+                module: one.id.to_string(),
+            };
+            (one.id.to_string(), package)
+        });
+        Self {
+            packages: packages.collect(),
+            ..Self::default()
+        }
+    }
+}
+
 /// One request for each provider entry, in the user's order.
 pub(super) fn expansions<'a>(
     checked: &'a Checked,

@@ -2,7 +2,8 @@
 //!
 //! Starts the operator as a process of its own on a real control plane, and asks its webhooks as the
 //! API server does: over TLS, on connections that stay. Every resource is another, so that no answer
-//! is remembered. Prints figures and judges nothing.
+//! is remembered. Admission is asked twice: before and after the Secrets and ConfigMaps that the
+//! resource names are there. Prints figures and judges nothing.
 
 #![allow(clippy::print_stdout, reason = "figures are what this program is for")]
 
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kube::api::Api;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, ObjectMeta, PostParams};
 use llsd_api::conversion::{Version, convert};
 use llsd_api::{CONVERSION_PATH, VALIDATION_PATH, WEBHOOK_NAME};
 use llsd_testbed::{Namespace, Release, Testbed, eventually};
@@ -26,6 +28,12 @@ const RUNS: usize = 2_000;
 const LISTS: usize = 50;
 /// Resources in a list.
 const LIST: usize = 500;
+/// The Secrets that `samples/full.yaml` names.
+const SECRETS: [&str; 3] = ["vllm-creds", "pg-creds", "llama-tls"];
+/// The ConfigMap that it names.
+const CONFIG_MAP: &str = "custom-ca";
+/// Warnings as long as none of them is there.
+const MISSING: usize = SECRETS.len() + 1;
 /// Longer than the start of an operator takes.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -59,11 +67,15 @@ async fn main() -> anyhow::Result<()> {
         }
         print(title, times.split_off(RUNS / 10));
     }
-    let mut times = Vec::new();
-    for number in 0..RUNS + RUNS / 10 {
-        times.push(webhooks.admit(&sample.creation(number)?).await?);
-    }
-    print("admission", times.split_off(RUNS / 10));
+    print(
+        "admission, bare",
+        admissions(&webhooks, &sample, 0, MISSING).await?,
+    );
+    create_named(&testbed, &namespace).await?;
+    print(
+        "admission",
+        admissions(&webhooks, &sample, RUNS * 2, 0).await?,
+    );
 
     println!("lists of {LIST} resources, {LISTS} of them");
     let mut times = Vec::new();
@@ -75,6 +87,43 @@ async fn main() -> anyhow::Result<()> {
         times.push(webhooks.convert(&review, LIST).await?);
     }
     print("v1alpha2 as v1alpha1", times);
+    Ok(())
+}
+
+/// How long it takes to admit resources that are numbered from `first`, each with so many warnings.
+async fn admissions(
+    webhooks: &Webhooks,
+    sample: &Sample,
+    first: usize,
+    warnings: usize,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for number in first..first + RUNS + RUNS / 10 {
+        times.push(webhooks.admit(&sample.creation(number)?, warnings).await?);
+    }
+    Ok(times.split_off(RUNS / 10))
+}
+
+/// Makes what the sample names.
+async fn create_named(testbed: &Testbed, namespace: &Namespace) -> anyhow::Result<()> {
+    let client = testbed.client("admin").await?;
+    let named = |name: &str| ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let parameters = PostParams::default();
+    for name in SECRETS {
+        let secret = Secret {
+            metadata: named(name),
+            ..Secret::default()
+        };
+        namespace.api(&client).create(&parameters, &secret).await?;
+    }
+    let bundle = ConfigMap {
+        metadata: named(CONFIG_MAP),
+        ..ConfigMap::default()
+    };
+    namespace.api(&client).create(&parameters, &bundle).await?;
     Ok(())
 }
 
@@ -110,9 +159,12 @@ impl Webhooks {
         Ok(took)
     }
 
-    async fn admit(&self, review: &Value) -> anyhow::Result<Duration> {
+    async fn admit(&self, review: &Value, warnings: usize) -> anyhow::Result<Duration> {
         let (answer, took) = self.ask(VALIDATION_PATH, review).await?;
-        ensure!(answer["response"]["allowed"] == true, "{answer}");
+        let response = &answer["response"];
+        ensure!(response["allowed"] == true, "{answer}");
+        let warned = response["warnings"].as_array().map_or(0, Vec::len);
+        ensure!(warned == warnings, "{answer}");
         Ok(took)
     }
 

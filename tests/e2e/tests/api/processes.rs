@@ -11,8 +11,13 @@ use kube::api::Api;
 use llsd_api::DISTRIBUTION_CRD_NAME;
 use llsd_e2e::{Shelf, ogx_base};
 use llsd_testbed::{Access, Finished, Invocation, Release, Testbed, eventually, until};
+use serde_json::json;
 
 use crate::plane::{DEADLINE, LEGACY, leave_legacy};
+
+const STARTER: &str = include_str!("../../../../host/render/distributions/starter.yaml");
+/// The Secret of the resources that are tried out.
+const KEYS: &str = "keys";
 
 /// A running operator; it ends with the test.
 struct Operator {
@@ -66,16 +71,16 @@ async fn kubectl(testbed: &Testbed, arguments: &[&str], input: &str) -> Finished
     kubectl.args(arguments).input(input).run().await.unwrap()
 }
 
-/// What admission says to a resource on an image, without creating it.
-async fn try_out(testbed: &Testbed, image: &str, provider: &str) -> Finished {
+/// What admission says to a resource, without creating it.
+async fn try_out(testbed: &Testbed, distribution: &str, provider: &str) -> Finished {
     let resource = format!(
         "
 apiVersion: llamastack.io/v1alpha2
 kind: LlamaStackDistribution
 metadata: {{name: tried}}
 spec:
-  distribution: {{image: '{image}'}}
-  providers: {{inference: {{provider: {provider}, endpoint: 'http://vllm:8000'}}}}
+  distribution: {distribution}
+  providers: {{inference: {{provider: {provider}, endpoint: 'http://vllm:8000', apiKey: {{secretKeyRef: {{name: {KEYS}, key: a}}}}}}}}
 "
     );
     let arguments = ["apply", "--dry-run=server", "--filename", "-"];
@@ -94,12 +99,14 @@ async fn lead_by(testbed: &Testbed, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_does_not_lead_admits_by_new_plugins_and_by_what_images_say() {
+async fn a_replica_that_does_not_lead_admits_by_plugins_images_names_and_secrets_newer_than_itself()
+{
     let mut shelf = Shelf::start(Access::Anyone).await;
     let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
     let image = shelf
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
+    let image = format!("{{image: '{image}'}}");
     let testbed = Testbed::start(Release::Newest).await.unwrap();
     let caches = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let host = shelf.registry.host().to_owned();
@@ -150,7 +157,7 @@ spec: {{reference: '{plugin}'}}
     lead_by(&testbed, "leader").await;
 
     shelf.registry.stop();
-    let unread = shelf.reference("acme/stack:2");
+    let unread = format!("{{image: '{}'}}", shelf.reference("acme/stack:2"));
     let said = try_out(&testbed, &unread, "vllm").await;
     let warning = "Warning: spec.distribution.image: the base configuration could not be read: ";
     assert!(said.stderr.contains(warning), "{}", said.stderr);
@@ -167,6 +174,59 @@ spec: {{reference: '{plugin}'}}
     })
     .await
     .unwrap();
+    admits_names_of_the_config_map(&testbed).await;
+    warns_of_missing_secrets_alone(&testbed).await;
+}
+
+async fn admits_names_of_the_config_map(testbed: &Testbed) {
+    let acme = "{name: acme}";
+    let refused = try_out(testbed, acme, "vllm").await.failure().unwrap();
+    let nobody = "spec.distribution.name: no distribution is called \"acme\"; use one of: ";
+    assert!(refused.contains(nobody), "{refused}");
+
+    let entry = "acme: {image: 'acme.example/stack:3', schema: llama-stack/0.7, baseConfig: {configMapName: acme-base}}";
+    let maps = [
+        ("acme-base", json!({"config.yaml": STARTER})),
+        (
+            "llama-stack-operator-config",
+            json!({"distributions": entry}),
+        ),
+    ];
+    let maps = maps.map(|(name, data)| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": maps}).to_string();
+    let applied = kubectl(testbed, &["apply", "--filename", "-"], &list).await;
+    applied.success().unwrap();
+    until("the name is known", DEADLINE, || async {
+        try_out(testbed, acme, "vllm").await.success()
+    })
+    .await
+    .unwrap();
+
+    let refused = try_out(testbed, acme, "vlm").await.failure().unwrap();
+    assert!(
+        refused.contains("spec.providers.inference.provider: "),
+        "its base was not looked at: {refused}"
+    );
+    let other = try_out(testbed, "{name: gpu-farm}", "vllm").await;
+    let refused = other.failure().unwrap();
+    let choices = "no distribution is called \"gpu-farm\"; use one of: acme, ";
+    assert!(refused.contains(choices), "{refused}");
+}
+
+async fn warns_of_missing_secrets_alone(testbed: &Testbed) {
+    let starter = "{name: starter}";
+    let missing = format!("has no Secret {KEYS:?} yet");
+    let said = try_out(testbed, starter, "vllm").await;
+    assert!(said.stderr.contains(&missing), "{}", said.stderr);
+    said.success().unwrap();
+    let create = ["create", "secret", "generic", KEYS, "--from-literal=a=b"];
+    kubectl(testbed, &create, "").await.success().unwrap();
+    // At once: whether its watch has told of the Secret yet must not matter.
+    let said = try_out(testbed, starter, "vllm").await;
+    assert!(!said.stderr.contains(&missing), "{}", said.stderr);
+    said.success().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,158 @@
+//! What an edit through one version does to what only the other can say.
+
+use super::*;
+
+#[test]
+fn an_edit_through_v1alpha1_keeps_what_only_v1alpha2_can_say() {
+    let document = v1alpha2(
+        "{distribution: {name: starter, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9000, expose: {hostname: h}}, workload: {overrides: {imagePullSecrets: [{name: p}]}}}",
+    );
+    let mut old = down(&document);
+    old["spec"]["server"]["distribution"]["name"] = json!("remote-vllm");
+    old["spec"]["server"]["containerSpec"] =
+        json!({ "port": 9001, "env": [{ "name": "A", "value": "b" }] });
+    let edited = up(&old);
+    assert_eq!(
+        edited["spec"],
+        yaml(
+            "{distribution: {name: remote-vllm, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9001, expose: {hostname: h}}, workload: {overrides: {imagePullSecrets: [{name: p}], env: [{name: A, value: b}]}}}"
+        )
+    );
+    assert_eq!(annotation(&edited, CONFLICTS), None);
+}
+
+#[test]
+fn an_edit_of_the_very_place_wins_and_is_reported() {
+    let document = v1alpha2(
+        "{distribution: {name: starter}, networking: {expose: {hostname: h}}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
+    );
+    let mut old = down(&document);
+    assert_eq!(
+        old["spec"]["server"]["autoscaling"]["targetCPUUtilizationPercentage"],
+        80
+    );
+    old["spec"]["network"]["exposeRoute"] = json!(false);
+    old["spec"]["server"]["autoscaling"]["targetCPUUtilizationPercentage"] = json!(90);
+    let edited = up(&old);
+    assert_eq!(
+        edited["spec"],
+        yaml(
+            "{distribution: {name: starter}, networking: {expose: false}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 90}}}"
+        )
+    );
+    let conflicts: Value = serde_json::from_str(annotation(&edited, CONFLICTS).unwrap()).unwrap();
+    assert_eq!(
+        conflicts["/spec/networking/expose"],
+        json!({ "hostname": "h" })
+    );
+    // The older version still reads, and still comes back.
+    assert_eq!(down(&edited)["spec"], old["spec"]);
+}
+
+#[test]
+fn a_field_does_not_come_back_without_the_sibling_that_gave_it_meaning() {
+    let document = v1alpha2(
+        "{distribution: {name: s}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
+    );
+    let mut old = down(&document);
+    old["spec"]["server"]
+        .as_object_mut()
+        .unwrap()
+        .remove("autoscaling");
+    assert_eq!(
+        up(&old)["spec"],
+        yaml("{distribution: {name: s}, workload: {}}")
+    );
+
+    let document = v1alpha1(
+        "{server: {distribution: {name: s}, autoscaling: {minReplicas: 0, maxReplicas: 2}}}",
+    );
+    let mut new = up(&document);
+    new["spec"].as_object_mut().unwrap().remove("workload");
+    assert_eq!(
+        down(&new)["spec"],
+        yaml("{server: {distribution: {name: s}}}")
+    );
+}
+
+#[test]
+fn a_removed_field_stays_removed_even_without_its_parents() {
+    let mut old = down(&v1alpha2(
+        "{distribution: {name: s}, networking: {tls: {secretName: a}}}",
+    ));
+    let carried =
+        json!({ "/spec/providers/inference": { "was": { "provider": "a" } }, "/spec/x/y": {} })
+            .to_string();
+    old["metadata"]["annotations"][CARRIED_V1ALPHA2] = json!(carried);
+    assert_eq!(
+        up(&old)["spec"],
+        yaml("{distribution: {name: s}, workload: {replicas: 1}}")
+    );
+}
+
+#[test]
+fn an_edit_through_v1alpha2_keeps_what_only_v1alpha1_can_say() {
+    let document = v1alpha1(
+        "{server: {distribution: {name: s}, containerSpec: {name: llama-stack, port: 0}, podOverrides: {}}}",
+    );
+    let mut new = up(&document);
+    new["spec"]["networking"] = json!({ "port": 9000 });
+    new["spec"]["workload"] = json!({ "overrides": { "serviceAccountName": "sa" } });
+    assert_eq!(
+        down(&new)["spec"],
+        yaml(
+            "{server: {distribution: {name: s}, containerSpec: {name: llama-stack, port: 9000}, podOverrides: {serviceAccountName: sa}}}"
+        )
+    );
+}
+
+#[test]
+fn a_contradiction_elsewhere_is_left_to_the_rules() {
+    let mut old = down(&v1alpha2(
+        "{distribution: {name: starter}, providers: {inference: {provider: vllm}}}",
+    ));
+    old["spec"]["server"]["userConfig"] = json!({ "configMapName": "c" });
+    let refused = crate::review(up(&old)).result.unwrap_err();
+    assert_eq!(
+        refused.iter().next().unwrap().field.as_str(),
+        "spec.providers"
+    );
+}
+
+#[test]
+fn what_is_in_the_way_of_a_carried_field_stays() {
+    let mut old = down(&v1alpha2(
+        "{distribution: {name: s}, networking: {tls: {secretName: a}}}",
+    ));
+    let carried = json!({ "/spec/networking/port/x": { "is": 1 }, "/spec/gone": { "was": 1 }, "": { "is": 1 } }).to_string();
+    old["metadata"]["annotations"][CARRIED_V1ALPHA2] = json!(carried);
+    old["spec"]["server"]["containerSpec"] = json!({ "port": 80 });
+    let there = up(&old);
+    assert_eq!(
+        there["spec"],
+        yaml("{distribution: {name: s}, networking: {port: 80}, workload: {replicas: 1}}")
+    );
+    let conflicts: Value = serde_json::from_str(annotation(&there, CONFLICTS).unwrap()).unwrap();
+    assert_eq!(
+        conflicts.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["", "/spec/networking/port/x"]
+    );
+}
+
+#[test]
+fn what_the_api_server_fills_in_for_v1alpha1_is_nobodys_word() {
+    let document =
+        v1alpha2("{distribution: {name: s}, networking: {allowedFrom: {namespaces: [a]}}}");
+    let shown = down(&document);
+    assert_eq!(shown["spec"]["replicas"], 1);
+    assert_eq!(shown["spec"]["network"]["exposeRoute"], false);
+    assert_eq!(up(&shown), document);
+    let mut scaled = shown.clone();
+    scaled["spec"]["replicas"] = json!(2);
+    assert_eq!(up(&scaled)["spec"]["workload"], json!({"replicas": 2}));
+    let mut busy = shown;
+    busy["spec"]["server"]["workers"] = json!(4);
+    let edited = up(&busy);
+    assert_eq!(edited["spec"]["workload"], json!({"workers": 4}));
+    assert_eq!(annotation(&edited, CONFLICTS), None);
+}
