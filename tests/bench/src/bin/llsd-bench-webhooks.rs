@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
         print(title, times.split_off(RUNS / 10));
     }
     print(
-        "admission, bare",
+        "admission, all missing",
         admissions(&webhooks, &sample, 0, MISSING).await?,
     );
     create_named(&testbed, &namespace).await?;
