@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -90,12 +91,13 @@ impl<'a> Testbed<'a> {
         run
     }
 
-    /// Runs a playground with these samples until Ctrl-C.
-    pub fn playground(&self, samples: &[&str]) -> anyhow::Result<()> {
+    /// Becomes a playground with these samples, until Ctrl-C; comes back only when it cannot. As a
+    /// process of its own the playground would still be clearing up when this one has ended.
+    pub fn playground(&self, samples: &[&str]) -> anyhow::Error {
         let mut playground = self.command(["playground", "--llsd"]);
         playground.arg(shell::target().join("debug/llsd"));
         playground.args(samples);
-        run(&mut playground)
+        anyhow::Error::new(playground.exec()).context("could not start the testbed")
     }
 
     fn command<'b>(&self, arguments: impl IntoIterator<Item = &'b str>) -> Command {

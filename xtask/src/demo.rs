@@ -3,11 +3,10 @@
 use crate::shell;
 
 /// Renders a sample with the adapters inside the binary and shows what changed against the base.
-pub fn run() -> anyhow::Result<()> {
-    shell::step(
-        "build llsd (the first time takes some minutes)",
-        &mut shell::cargo(&["build", "--workspace", "--bin", "llsd"]),
-    )?;
+pub fn run(is_built: bool) -> anyhow::Result<()> {
+    if !is_built {
+        shell::build_llsd()?;
+    }
     let llsd = |arguments: &[&str]| {
         let mut command = std::process::Command::new(shell::target().join("debug/llsd"));
         command.args(arguments).current_dir(shell::root());

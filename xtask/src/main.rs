@@ -30,9 +30,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Show the main job: a sample resource becomes a server configuration, offline
-    Demo,
+    Demo(Programs),
     /// Try it: a control plane, a registry, the operator and sample resources, until Ctrl-C
-    Up,
+    Up(Programs),
     /// Run every test; fetches and builds what it needs into a cache outside the checkout
     Test,
     /// Measure generation in the sandbox beside native code, and how soon a plugin is ready
@@ -67,6 +67,14 @@ enum Task {
     },
 }
 
+/// Which programs to use.
+#[derive(clap::Args)]
+struct Programs {
+    /// Those of the last build; nothing is built
+    #[arg(long)]
+    built: bool,
+}
+
 #[derive(Subcommand)]
 enum Bench {
     /// What a fleet of resources costs the operator, on a control plane of its own
@@ -91,8 +99,8 @@ enum Action {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
-        Task::Demo => demo::run(),
-        Task::Up => up::run(),
+        Task::Demo(Programs { built }) => demo::run(built),
+        Task::Up(Programs { built }) => up::run(built),
         Task::Test => test::run(),
         Task::Bench { what: None } => bench::generation(),
         Task::Bench {

@@ -38,6 +38,14 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Builds the binary `llsd` with the features that the whole workspace has.
+pub fn build_llsd() -> anyhow::Result<()> {
+    step(
+        "build llsd (the first time takes some minutes)",
+        &mut cargo(&["build", "--workspace", "--bin", "llsd"]),
+    )
+}
+
 /// Says what begins, runs it, and fails when it fails.
 pub fn step(title: &str, command: &mut Command) -> anyhow::Result<()> {
     let begin = announce(title);

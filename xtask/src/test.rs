@@ -45,6 +45,7 @@ pub fn run() -> anyhow::Result<()> {
     tests
         .env("LLSD_CACHE", &cache)
         .env("LLSD_BIN", shell::target().join("debug/llsd"))
+        .env("LLSD_XTASK", std::env::current_exe()?)
         .env("LLSD_PLUGINS", &plugins)
         .env("LLSD_ORACLE", cache.join("oracle"))
         .env("LLSD_PYTHON", &oracle.python)

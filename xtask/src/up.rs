@@ -7,13 +7,16 @@ use crate::shell;
 const SAMPLES: [&str; 2] = ["samples/minimal.yaml", "samples/default.yaml"];
 
 /// Starts everything, says what to try next, and ends it all on Ctrl-C.
-pub fn run() -> anyhow::Result<()> {
-    shell::step(
-        "build llsd (the first time takes some minutes)",
-        &mut shell::cargo(&["build", "--workspace", "--bin", "llsd"]),
-    )?;
+pub fn run(is_built: bool) -> anyhow::Result<()> {
+    let cache = shell::cache()?;
+    let testbed = if is_built {
+        Testbed::built(&cache)
+    } else {
+        shell::build_llsd()?;
+        Testbed::build(&cache)?
+    };
     eprintln!(
         "==> control plane, registry, operator (the first time builds Kubernetes: about ten minutes)"
     );
-    Testbed::build(&shell::cache()?)?.playground(&SAMPLES)
+    Err(testbed.playground(&SAMPLES))
 }

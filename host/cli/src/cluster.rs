@@ -6,6 +6,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use llsd_api::Distribution;
 
+const HINT: &str = "no cluster to talk to; set KUBECONFIG, or name a context of it with --context";
+
 /// Which cluster and namespace.
 #[derive(Default, clap::Args)]
 pub(crate) struct ClusterOptions {
@@ -29,22 +31,26 @@ impl ClusterOptions {
 
     /// A client whose default namespace is the one asked for.
     async fn connect(&self) -> anyhow::Result<Client> {
+        let mut config = self.config().await?;
+        if let Some(namespace) = &self.namespace {
+            config.default_namespace.clone_from(namespace);
+        }
+        Client::try_from(config).context(HINT)
+    }
+
+    /// The cluster as the kubeconfig describes it, with the namespace of the context.
+    pub(crate) async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
         };
-        let hint = "no cluster to talk to; set KUBECONFIG, or name a context of it with --context";
-        let mut config = match Kubeconfig::read() {
+        match Kubeconfig::read() {
             Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
                 .await
-                .context(hint)?,
+                .context(HINT),
             // Inside a pod there is no kubeconfig and none is needed.
-            Err(error) => Config::incluster().map_err(|_| error).context(hint)?,
-        };
-        if let Some(namespace) = &self.namespace {
-            config.default_namespace.clone_from(namespace);
+            Err(error) => Config::incluster().map_err(|_| error).context(HINT),
         }
-        Client::try_from(config).context(hint)
     }
 }
 

@@ -17,6 +17,7 @@ mod generation;
 mod image;
 mod migrate;
 mod operator;
+mod outlook;
 mod plugin;
 mod preview;
 mod reference;

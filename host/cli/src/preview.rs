@@ -6,14 +6,13 @@ use anyhow::Context;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use llsd_api::{API_VERSION_V1ALPHA2, Distribution};
-use llsd_controller::{Images, ObjectChange, preview};
-use llsd_registry::Registry;
+use llsd_controller::ObjectChange;
 use llsd_render::yaml;
 use serde_json::Value;
 
-use crate::cluster::{ClusterOptions, distribution};
-use crate::registry::RegistryOptions;
-use crate::{Verdict, adapters, diff, files, talk};
+use crate::cluster::distribution;
+use crate::outlook::OutlookOptions;
+use crate::{Verdict, diff, files, talk};
 
 /// Who asks what an edit would become; nothing is stored under this name.
 const FIELD_MANAGER: &str = "llsd-preview";
@@ -33,20 +32,12 @@ pub(crate) struct Arguments {
     )]
     file: Option<PathBuf>,
     #[command(flatten)]
-    cluster: ClusterOptions,
-    #[command(flatten)]
-    adapters: adapters::PluginOptions,
-    #[command(flatten)]
-    registries: RegistryOptions,
+    operator: OutlookOptions,
 }
 
 /// Prints a difference for each object that would change; exit 1 when there is one.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugins = adapters::load(&adapters::host()?, &arguments.adapters)?;
-    let registry = Registry::new(arguments.registries.settings()?)?;
-    let keyring = arguments.registries.keyring()?;
-    arguments.cluster.ask(async |client| {
-        let images = Images::new(client.clone(), registry, keyring);
+    arguments.operator.ask(async |client, outlook| {
         let resource = match (&arguments.name, &arguments.file) {
             (Some(name), _) => distribution(&client, name).await?,
             (None, Some(file)) => {
@@ -61,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             }
             (None, None) => anyhow::bail!("name a resource, or a file with --filename"),
         };
-        let previewed = preview(&client, plugins, &images, &resource).await?;
+        let previewed = outlook.preview(&resource).await?;
         let changed: Vec<String> = previewed.objects.iter().filter_map(describe).collect();
         if changed.is_empty() {
             talk::remark(&format!(

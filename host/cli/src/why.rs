@@ -9,12 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
-use llsd_controller::{Images, Preview, preview};
-use llsd_registry::Registry;
+use llsd_controller::Preview;
 
-use crate::cluster::{ClusterOptions, distribution};
-use crate::registry::RegistryOptions;
-use crate::{Verdict, adapters, diff, talk};
+use crate::cluster::distribution;
+use crate::outlook::OutlookOptions;
+use crate::{Verdict, diff, talk};
 
 const TITLE: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -28,23 +27,15 @@ pub(crate) struct Arguments {
     /// The resource
     name: String,
     #[command(flatten)]
-    cluster: ClusterOptions,
-    #[command(flatten)]
-    adapters: adapters::PluginOptions,
-    #[command(flatten)]
-    registries: RegistryOptions,
+    operator: OutlookOptions,
 }
 
 /// Prints the screen.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugins = adapters::load(&adapters::host()?, &arguments.adapters)?;
-    let registry = Registry::new(arguments.registries.settings()?)?;
-    let keyring = arguments.registries.keyring()?;
-    arguments.cluster.ask(async |client| {
-        let images = Images::new(client.clone(), registry, keyring);
+    arguments.operator.ask(async |client, outlook| {
         let resource = distribution(&client, &arguments.name).await?;
         let events = events(&client, &resource).await?;
-        let previewed = preview(&client, plugins, &images, &resource).await;
+        let previewed = outlook.preview(&resource).await;
         let mut screen = overview(&resource);
         screen += &conditions(&resource);
         screen += &list_events(&events);

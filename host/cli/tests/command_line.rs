@@ -181,3 +181,24 @@ fn an_old_resource_becomes_a_declarative_one() {
         stdout(&back)
     );
 }
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let commands = ["operator", "preview", "why", "doctor", "migrate"];
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = stdout(&llsd(&["completions", shell]));
+        for command in commands {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let written = llsd(&["man", folder.path().to_str().unwrap()]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    for command in commands {
+        let page = folder.path().join(format!("llsd-{command}.1"));
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(".SH OPTIONS"), "{command}: {page}");
+    }
+    let nested = folder.path().join("llsd-plugin-push.1");
+    assert!(nested.exists());
+}

@@ -8,9 +8,11 @@
 mod follow;
 mod read;
 mod registries;
+mod source;
 
 use std::collections::BTreeMap;
 
+use kube::Client;
 use llsd_registry::Mirror;
 use llsd_render::distributions::{self, KnownDistribution};
 
@@ -90,6 +92,12 @@ impl Configuration {
         Self::after(None, read::read(&nothing).complete(&BTreeMap::new()))
     }
 
+    /// What an operator that starts now would put into force. `home` is the operator's own namespace.
+    pub(crate) async fn at_start(client: &Client, home: &str) -> Result<Self, kube::Error> {
+        let (reading, _) = source::read(client, home).await?;
+        Ok(Self::after(None, reading))
+    }
+
     /// What is in force after a reading.
     fn after(old: Option<&Self>, reading: Reading) -> Self {
         let Reading {
@@ -152,7 +160,7 @@ impl Configuration {
     }
 
     /// Where images are read from instead.
-    fn mirrors(&self) -> &[Mirror] {
+    pub(crate) fn mirrors(&self) -> &[Mirror] {
         self.mirrors.good.as_deref().unwrap_or_default()
     }
 

@@ -38,5 +38,5 @@ pub use migrate::{Migration, MigrationError, migrate_storage};
 pub use operator::{Endpoints, Error, Scope, Settings, run};
 pub use plugins::load_pulled;
 pub use polling::Polling;
-pub use preview::{ConfigChange, ObjectChange, Preview, PreviewError, preview};
+pub use preview::{ConfigChange, ObjectChange, Outlook, OutlookSettings, Preview, PreviewError};
 pub use view::Seen;

@@ -6,6 +6,7 @@
 //! in use where it is. The bytes in use are kept in the cluster, so that a start while the registry
 //! is down changes nothing, and so that replicas that wait for the lead can use them as well.
 
+mod adopt;
 mod controller;
 mod faults;
 mod fetch;
@@ -23,6 +24,7 @@ use futures::Stream;
 use llsd_plugin::Plugin;
 use tokio::sync::watch;
 
+pub(crate) use adopt::Adoption;
 pub(crate) use controller::{PluginSettings, serve_schema_plugins};
 pub(crate) use faults::Faults;
 pub use load::load_pulled;

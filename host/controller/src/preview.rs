@@ -1,8 +1,11 @@
 //! What a pass over a resource would do, for people to look at: nothing is written.
 //!
-//! In: a resource. Out: its configuration and every object, as they are and as they would be. The steps
-//! are those of a pass but for two: objects are read from the API server, which also says what it would
-//! make of each, and no Secret is read or shown. The pods' mark of their secret values is taken to stay.
+//! In: what the operator works with, and a resource. Out: its configuration and every object, as they are
+//! and as they would be. The steps are those of a pass but for two: objects are read from the API server,
+//! which also says what it would make of each, and no Secret is read or shown. The pods' mark of their
+//! secret values is taken to stay.
+
+mod outlook;
 
 use std::sync::Arc;
 
@@ -11,23 +14,20 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use llsd_api::checked::ServerSource;
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::{Distribution, check};
-use llsd_plugin::Plugin;
 use llsd_render::objects::{
     Child, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner, Retired,
     SECRETS_DIGEST, Write, objects,
 };
 use llsd_render::yaml;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::apply::{self, takeover};
-use crate::configuration::Configuration;
 use crate::expand::expand;
 use crate::gather::{Contents, Gathered, Source, discover, gather};
-use crate::images::Images;
-use crate::plugins::Plugins;
 use crate::reconcile::{Error, owner};
 use crate::view::View;
+
+pub use outlook::{Outlook, OutlookSettings};
 
 /// What a pass would do.
 #[derive(Debug)]
@@ -65,31 +65,27 @@ pub struct ObjectChange {
 #[error(transparent)]
 pub struct PreviewError(#[from] Error);
 
-/// Looks at what an operator with these plugins, that reads images so, would do for a resource.
-pub async fn preview(
-    client: &Client,
-    plugins: Vec<Plugin>,
-    images: &Images,
-    cr: &Distribution,
-) -> Result<Preview, PreviewError> {
-    let plugins = Plugins::new(plugins, watch::Sender::new(Arc::default()));
-    Ok(look_ahead(client, &plugins, images, cr).await?)
+impl Outlook {
+    /// What the operator would do for a resource.
+    pub async fn preview(&self, cr: &Distribution) -> Result<Preview, PreviewError> {
+        Ok(look_ahead(self, cr).await?)
+    }
 }
 
-async fn look_ahead(
-    client: &Client,
-    plugins: &Plugins,
-    images: &Images,
-    cr: &Distribution,
-) -> Result<Preview, Error> {
+async fn look_ahead(outlook: &Outlook, cr: &Distribution) -> Result<Preview, Error> {
+    let Outlook {
+        client,
+        plugins,
+        configuration,
+        images,
+        ..
+    } = outlook;
     let checked = check(cr)?;
     let owner = owner(cr);
     // An empty view: everything is read anew.
     let view = Arc::new(View::new([]));
     let contents = Contents::new(client.clone(), view, owner.namespace.clone());
-    // Who looks ahead may not be allowed to read the operator's own.
-    let configuration = Configuration::without_config_map();
-    let gathered = gather(&contents, &configuration, images, &checked, &owner).await?;
+    let gathered = gather(&contents, configuration, images, &checked, &owner).await?;
     let plan = expand(plugins, &checked, &gathered).await?;
     let live = Live {
         client,

@@ -2,10 +2,14 @@
 //!
 //! A block of commands is fenced as `console`; a line that begins with `$ ` is a command, one that begins
 //! with `> ` or follows a backslash goes on with it, and every other line is what it prints. A second word
-//! says where it can run: `cluster` needs one with an operator, `by-hand` marks what a test cannot run (the
-//! tests themselves, an installation over the one that is tested elsewhere).
+//! says where it can run: `cluster` needs one with an operator, `install` one without, `by-hand` marks what a
+//! test cannot run.
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::checkout;
 
 /// Where the commands of a block can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub enum Place {
     Anywhere,
     /// Against a cluster with an operator.
     Cluster,
+    /// Against a cluster with nothing installed.
+    Install,
     /// Nowhere that a test can reach.
     ByHand,
 }
@@ -29,8 +35,31 @@ pub struct Block {
     pub commands: Vec<String>,
 }
 
+/// Pages with commands, below the checkout, in the order in which they are read.
+pub fn pages() -> Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    for folder in [checkout(), checkout().join("docs")] {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// The blocks of a page that can run in a place.
+pub fn blocks_of(page: &Path, is_wanted: impl Fn(Place) -> bool) -> Result<Vec<Block>> {
+    let text = std::fs::read_to_string(page)?;
+    let mut blocks = blocks(&text).with_context(|| page.display().to_string())?;
+    blocks.retain(|block| is_wanted(block.place));
+    Ok(blocks)
+}
+
 /// Every block of commands of a Markdown page, in order.
-pub fn blocks(markdown: &str) -> Result<Vec<Block>> {
+fn blocks(markdown: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let mut lines = markdown.lines().enumerate();
     while let Some((index, line)) = lines.next() {
@@ -46,9 +75,12 @@ pub fn blocks(markdown: &str) -> Result<Vec<Block>> {
         let place = match info.split_whitespace().collect::<Vec<_>>()[..] {
             ["console"] => Place::Anywhere,
             ["console", "cluster"] => Place::Cluster,
+            ["console", "install"] => Place::Install,
             ["console", "by-hand"] => Place::ByHand,
             ["console", ..] | ["sh" | "bash" | "shell", ..] => {
-                bail!("line {number}: write `console`, `console cluster` or `console by-hand`")
+                bail!(
+                    "line {number}: write `console`, or `console` and one of `cluster`, `install`, `by-hand`"
+                )
             }
             _ => continue,
         };

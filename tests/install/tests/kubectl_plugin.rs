@@ -6,7 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use llsd_install::{Cluster, checkout, program};
-use llsd_testbed::{Finished, Release, Testbed};
+use llsd_testbed::{Finished, Invocation, Registry, RegistryOptions, Release, Testbed};
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const READY: &str = "--for=jsonpath={.status.phase}=Ready";
 
@@ -15,14 +17,17 @@ async fn kubectl_llsd(cluster: &Cluster, bin: &Path, arguments: &[&str]) -> Fini
     kubectl.args(arguments).run().await.unwrap()
 }
 
+/// A folder with llsd under the name by which kubectl finds it.
+fn on_path() -> TempDir {
+    let bin = tempfile::tempdir().unwrap();
+    let name = bin.path().join("kubectl-llsd");
+    symlink(program("LLSD_BIN").unwrap(), name).unwrap();
+    bin
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
-    let bin = tempfile::tempdir().unwrap();
-    symlink(
-        program("LLSD_BIN").unwrap(),
-        bin.path().join("kubectl-llsd"),
-    )
-    .unwrap();
+    let bin = on_path();
     let testbed = Testbed::start(Release::Newest).await.unwrap();
     let cluster = Cluster::around(testbed, "").await.unwrap();
     let sample = checkout().join("samples/minimal.yaml");
@@ -128,5 +133,117 @@ async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
         nobody.stderr.contains("has no LlamaStackDistribution"),
         "{}",
         nobody.stderr
+    );
+}
+
+/// A vendor's adapter, in a registry.
+async fn publish(registry: &Registry) -> String {
+    let reference = format!("{}/acme/ogx:1", registry.host());
+    let component = program("LLSD_PLUGINS").unwrap().join("ogx.wasm");
+    let push = Invocation::new(&program("LLSD_BIN").unwrap())
+        .args(["plugin", "push", &reference])
+        .arg(component)
+        .args(["--plain-http", registry.host()]);
+    push.run().await.unwrap().success().unwrap();
+    reference
+}
+
+/// What an installer adds: a distribution of the house, its base, and the adapter of its dialect.
+async fn add_distribution(cluster: &Cluster, plugin: &str) {
+    let recorded = checkout().join("plugins/ogx/tests/golden/1.0-minimal/request.json");
+    let recorded = std::fs::read_to_string(recorded).unwrap();
+    let recorded: Value = serde_json::from_str(&recorded).unwrap();
+    let entry = "acme: {image: 'acme.example/stack:3', schema: ogx/1.0, baseConfig: {configMapName: acme-base}}";
+    let map = |name: &str, key: &str, text: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "name": name },
+            "data": { key: text },
+        })
+    };
+    // YAML holds JSON.
+    let base = recorded["request"]["base"].to_string();
+    let objects = [
+        map("acme-base", "config.yaml", &base),
+        map("llama-stack-operator-config", "distributions", entry),
+        json!({
+            "apiVersion": "llamastack.io/v1alpha1",
+            "kind": "SchemaPlugin",
+            "metadata": { "name": "ogx" },
+            "spec": { "reference": plugin },
+        }),
+    ];
+    for object in &objects {
+        cluster.create(object).await.unwrap();
+    }
+    let ready = [
+        "wait",
+        "--for=condition=Ready",
+        "schemaplugin/ogx",
+        "--timeout=60s",
+    ];
+    cluster.run(&ready).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn preview_and_why_know_the_plugins_and_settings_of_the_operator() {
+    let bin = on_path();
+    let registry = Registry::start(&RegistryOptions::default()).await.unwrap();
+    let cluster = Cluster::start(&registry).await.unwrap();
+    let plugin = publish(&registry).await;
+    add_distribution(&cluster, &plugin).await;
+    let resource = json!({
+        "apiVersion": "llamastack.io/v1alpha2",
+        "kind": "LlamaStackDistribution",
+        "metadata": { "name": "house" },
+        "spec": {
+            "distribution": { "name": "acme" },
+            "providers": { "inference": { "provider": "vllm", "endpoint": "http://vllm:8000" } },
+        },
+    });
+    let file = bin.path().join("house.yaml");
+    std::fs::write(&file, resource.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+
+    let new = kubectl_llsd(&cluster, bin.path(), &["preview", "-f", file]).await;
+    assert_eq!((new.code, new.stderr.as_str()), (Some(1), ""));
+    assert!(
+        new.stdout.contains("image: acme.example/stack:3"),
+        "{}",
+        new.stdout
+    );
+
+    cluster.run(&["apply", "--filename", file]).await.unwrap();
+    let ready = ["wait", READY, "llsd/house", "--timeout=120s"];
+    cluster.run(&ready).await.unwrap();
+    let settled = kubectl_llsd(&cluster, bin.path(), &["preview", "house"]).await;
+    assert_eq!(
+        (settled.code, settled.stdout.as_str()),
+        (Some(0), ""),
+        "{}",
+        settled.stderr
+    );
+    let why = kubectl_llsd(&cluster, bin.path(), &["why", "house"]).await;
+    let why = why.success().unwrap();
+    for expected in ["ogx/1.0", "+      base_url: http://vllm:8000/v1"] {
+        assert!(why.contains(expected), "{expected}: {why}");
+    }
+
+    // Whoever looks for the operator in the wrong place is told what is missing, and why.
+    let elsewhere = ["why", "house", "--operator-namespace", "kube-public"];
+    let elsewhere = kubectl_llsd(&cluster, bin.path(), &elsewhere).await;
+    assert!(
+        elsewhere.stderr.contains("SchemaPlugin \"ogx\"")
+            && elsewhere.stderr.contains("nothing is kept"),
+        "{}",
+        elsewhere.stderr
+    );
+    assert!(
+        elsewhere
+            .stdout
+            .contains("no distribution is called \"acme\""),
+        "{}",
+        elsewhere.stdout
     );
 }

@@ -1,6 +1,6 @@
-//! The playground of `cargo xtask up`: one command until a resource is ready, one key to end it.
+//! `cargo xtask up`: one command until a resource is ready, one key to end it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,12 +13,9 @@ const DEADLINE: Duration = Duration::from_secs(300);
 
 #[tokio::test]
 async fn a_playground_is_ready_to_use_and_leaves_nothing_behind() {
-    let llsd = std::env::var_os("LLSD_BIN").expect("LLSD_BIN names the binary llsd");
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/minimal.yaml");
-    let mut playground = Command::new(env!("CARGO_BIN_EXE_testbed"))
-        .args(["playground", "--llsd"])
-        .arg(llsd)
-        .arg(sample)
+    let xtask = std::env::var_os("LLSD_XTASK").expect("LLSD_XTASK names the binary xtask");
+    let mut playground = Command::new(xtask)
+        .args(["up", "--built"])
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()

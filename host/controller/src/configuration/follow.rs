@@ -1,6 +1,6 @@
 //! Reads the operator's ConfigMap whenever it changes, and wakes whom that concerns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,7 @@ use kube::{Client, ResourceExt};
 use llsd_api::conditions::reason;
 use tokio::sync::watch;
 
-use super::read::{self, Texts};
-use super::{Configuration, Distributions, NAME, Registries};
+use super::{Configuration, Distributions, NAME, Registries, source};
 use crate::metrics::Metrics;
 use crate::references::{References, Referent};
 use crate::report::Events;
@@ -92,20 +91,21 @@ impl Follower {
     }
 
     /// Reads everything anew, and gives the names of the ConfigMaps that it depends on.
+    /// Asks until there is an answer.
     async fn read(&self) -> BTreeSet<String> {
-        let texts = self.texts(NAME).await.unwrap_or_default();
-        let stated = read::read(&texts);
-        let bases = stated.bases();
-        let mut found = BTreeMap::new();
-        for name in &bases {
-            if let Some(texts) = self.texts(name).await {
-                found.insert(name.clone(), texts);
+        let (reading, names) = loop {
+            match source::read(&self.client, &self.home).await {
+                Ok(read) => break read,
+                Err(error) => {
+                    tracing::warn!(%error, "the API server did not give a ConfigMap of the operator");
+                }
             }
-        }
+            tokio::time::sleep(RETRY).await;
+        };
         let last = self.configurations.last();
-        let next = Configuration::after(last.as_deref(), stated.complete(&found));
+        let next = Configuration::after(last.as_deref(), reading);
         self.put_into_force(next).await;
-        bases.into_iter().chain([NAME.to_owned()]).collect()
+        names
     }
 
     async fn put_into_force(&self, next: Configuration) {
@@ -149,20 +149,6 @@ impl Follower {
             self.events
                 .warn(reason::OPERATOR_CONFIG_INVALID, &note, &regarding)
                 .await;
-        }
-    }
-
-    /// What a ConfigMap holds, if it is there. Asks until there is an answer.
-    async fn texts(&self, name: &str) -> Option<Texts> {
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.home);
-        loop {
-            match api.get_opt(name).await {
-                Ok(found) => return found.map(|map| map.data.unwrap_or_default()),
-                Err(error) => {
-                    tracing::warn!(%error, name, "the API server did not give a ConfigMap of the operator");
-                }
-            }
-            tokio::time::sleep(RETRY).await;
         }
     }
 }

@@ -26,7 +26,7 @@ impl Registries {
     }
 
     /// Reads through these mirrors from now on. A prefix that the command line names stays its own.
-    pub(super) fn redirect(&self, mirrors: &[Mirror]) -> Result<(), Error> {
+    pub(crate) fn redirect(&self, mirrors: &[Mirror]) -> Result<(), Error> {
         let redirected = if mirrors.is_empty() {
             self.given.clone()
         } else {

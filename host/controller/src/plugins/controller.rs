@@ -27,6 +27,7 @@ use llsd_plugin::Host;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::adopt::Adoption;
 use super::status::{Progress, conditions};
 use super::take_over::Pass;
 use super::terms::{Subject, Terms};
@@ -191,13 +192,13 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
 
 /// Uses what the leader has put into use.
 async fn follow(resource: &SchemaPlugin, ctx: &Context) -> Action {
-    let (Some(status), Ok(terms)) = (&resource.status, Terms::of(&resource.spec)) else {
-        return Action::await_change();
+    let adoption = Adoption {
+        client: &ctx.settings.client,
+        host: &ctx.settings.host,
+        namespace: &ctx.settings.namespace,
+        plugins: &ctx.plugins,
     };
-    match Pass::new(ctx, resource, &terms, Timestamp::now())
-        .adopt(status)
-        .await
-    {
+    match adoption.one(resource).await.is_empty() {
         true => Action::await_change(),
         false => Action::requeue(RETRY),
     }

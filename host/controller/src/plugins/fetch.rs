@@ -53,38 +53,13 @@ impl Fetcher<'_> {
         let is_in_use = in_use.is_some();
         let plugin = match in_use {
             Some(plugin) => plugin,
-            None => self.load(reference, &pulled.bytes, terms).await?,
+            None => load(self.host, reference, &pulled.bytes, terms).await?,
         };
         Ok(Fetched {
             pulled,
             plugin,
             is_in_use,
         })
-    }
-
-    /// Loads bytes that were verified before.
-    pub(super) async fn load(
-        &self,
-        reference: &Reference,
-        bytes: &[u8],
-        terms: &Terms,
-    ) -> Result<Plugin, PullError> {
-        let (host, limits) = (self.host.clone(), terms.limits.clone());
-        let (named, bytes) = (reference.clone(), bytes.to_vec());
-        let loading =
-            tokio::task::spawn_blocking(move || load_pulled(&host, &named, &bytes, &limits));
-        let plugin = loading
-            .await
-            .map_err(|error| PullError::rejected(reference, Stage::Compile, error.to_string()))??;
-        let world = world(&plugin);
-        if !terms.worlds.contains(&world) {
-            let problem = format!(
-                "it is a {}, and spec.worlds does not allow that",
-                name_of(world)
-            );
-            return Err(PullError::rejected(reference, Stage::Inspect, problem));
-        }
-        Ok(plugin)
     }
 
     async fn registry(&self, reference: &Reference, terms: &Terms) -> Result<Registry, PullError> {
@@ -155,6 +130,30 @@ impl Fetcher<'_> {
             .map_err(|error| problem(error.to_string()))?;
         Ok(keyring)
     }
+}
+
+/// Loads bytes that were verified before.
+pub(super) async fn load(
+    host: &Host,
+    reference: &Reference,
+    bytes: &[u8],
+    terms: &Terms,
+) -> Result<Plugin, PullError> {
+    let (host, limits) = (host.clone(), terms.limits.clone());
+    let (named, bytes) = (reference.clone(), bytes.to_vec());
+    let loading = tokio::task::spawn_blocking(move || load_pulled(&host, &named, &bytes, &limits));
+    let plugin = loading
+        .await
+        .map_err(|error| PullError::rejected(reference, Stage::Compile, error.to_string()))??;
+    let world = world(&plugin);
+    if !terms.worlds.contains(&world) {
+        let problem = format!(
+            "it is a {}, and spec.worlds does not allow that",
+            name_of(world)
+        );
+        return Err(PullError::rejected(reference, Stage::Inspect, problem));
+    }
+    Ok(plugin)
 }
 
 /// The world of a plugin, in the words of the API.

@@ -5,10 +5,11 @@ use kube::ResourceExt;
 use llsd_api::SchemaPlugin;
 use llsd_api::schema_plugin::{LoadedPlugin, Proposal, Rollout, RolloutMode, SchemaPluginStatus};
 use llsd_plugin::Plugin;
-use llsd_registry::{Denied, Digest, Policy, PullError, Reference, Verdict, chain};
+use llsd_registry::{Denied, Policy, PullError, Reference, Verdict, chain};
 use llsd_render::adapter::Adapter;
 
 use super::Plugins;
+use super::adopt::load_kept;
 use super::controller::Context;
 use super::fetch::{Fetched, Fetcher};
 use super::kept::Kept;
@@ -147,31 +148,6 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Puts into use what the leader has in use, and nothing else; whether all of it could be had.
-    pub(super) async fn adopt(&self, status: &SchemaPluginStatus) -> bool {
-        let named = status.current.iter().map(|one| (self.place(None), one));
-        let proposed = status
-            .proposals
-            .iter()
-            .filter_map(|one| one.plugin.as_ref());
-        let proposed = proposed.map(|one| (self.place(Some(one.reference.clone())), one));
-        let wanted: Vec<_> = named.chain(proposed).collect();
-        let mut has_all = true;
-        for (place, known) in &wanted {
-            let in_use = self.plugins.set.at(place);
-            if in_use.is_some_and(|plugin| plugin.digest() == known.component_digest) {
-                continue;
-            }
-            match self.load_kept(known).await {
-                Some(plugin) => self.plugins.set.put(place.clone(), plugin),
-                None => has_all = false,
-            }
-        }
-        let places: Vec<_> = wanted.into_iter().map(|(place, _)| place).collect();
-        self.plugins.set.retain(&self.resource.name_any(), &places);
-        has_all
-    }
-
     /// One proposal: the plugin that is in use for it from now on, and why not the newest.
     async fn follow(
         &self,
@@ -237,34 +213,8 @@ impl<'a> Pass<'a> {
         let Some(known) = known.filter(|_| self.plugins.set.at(place).is_none()) else {
             return;
         };
-        if let Some(plugin) = self.load_kept(known).await {
+        if let Ok(plugin) = load_kept(self.fetcher.host, &self.kept, known, self.terms).await {
             self.plugins.set.put(place.clone(), plugin);
-        }
-    }
-
-    /// Loads a version from the bytes kept in the cluster.
-    async fn load_kept(&self, known: &LoadedPlugin) -> Option<Plugin> {
-        let reference = &known.reference;
-        let named = reference.parse::<Reference>().ok()?;
-        let digest = known.component_digest.parse::<Digest>().ok()?;
-        let bytes = match self.kept.read(&digest).await {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                let error = chain(&error);
-                tracing::info!(plugin = %reference, %error, "the version in use is not kept in the cluster");
-                return None;
-            }
-        };
-        match self.fetcher.load(&named, &bytes, self.terms).await {
-            Ok(plugin) => {
-                tracing::info!(plugin = %reference, %digest, "the version kept in the cluster is in use");
-                Some(plugin)
-            }
-            Err(error) => {
-                let error = chain(&error);
-                tracing::warn!(plugin = %reference, %error, "the version kept in the cluster does not load");
-                None
-            }
         }
     }
 

@@ -1,0 +1,65 @@
+//! What the pages say of the checkout is so: links lead somewhere, and the tests that are named exist.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use llsd_install::{checkout, pages, sources};
+
+/// Where the links of a page lead, apart from those into the web.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let links = text.split("](").skip(1);
+    links
+        .filter_map(|rest| Some(rest.split_once(')')?.0))
+        .filter(|link| !link.contains("://"))
+}
+
+/// The name by which a heading is linked to.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let keep = |letter: &char| letter.is_alphanumeric() || "-_ ".contains(*letter);
+    words
+        .chars()
+        .filter(keep)
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    for page in pages().unwrap() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in links(&text) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().unwrap().join(file),
+            };
+            let place = format!("{}: {link}", page.display());
+            assert!(target.exists(), "{place}");
+            if !heading.is_empty() {
+                let there = std::fs::read_to_string(&target).unwrap();
+                let mut headings = there.lines().filter(|line| line.starts_with('#'));
+                assert!(headings.any(|line| anchor(line) == heading), "{place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_page_about_security_names_exists() {
+    let folders = ["host", "guest-sdk", "plugins", "tests"];
+    let code = folders.map(|name| sources(&checkout().join(name))).concat();
+    let page = std::fs::read_to_string(checkout().join("docs/security.md")).unwrap();
+    let is_test = |word: &&str| {
+        let is_name =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+        word.matches('_').count() > 2 && word.chars().all(is_name)
+    };
+    let named: Vec<&str> = page.split('`').filter(is_test).collect();
+    assert!(named.len() > 40);
+    for test in named {
+        // One program lists its tests by their names.
+        let is_there =
+            code.contains(&format!("fn {test}(")) || code.contains(&format!("\"{test}\""));
+        assert!(is_there, "{test}");
+    }
+}
