@@ -1,7 +1,7 @@
 //! Reads the API server's audit log: which requests a user made.
 //!
 //! The API server writes a line before it completes an answer, so a test that has its answer finds
-//! the request here.
+//! the request here. Who is told of a write by a watch may be told before its line is there.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,6 +9,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use serde::Deserialize;
 
 /// The audit log of one control plane.
@@ -17,9 +18,13 @@ pub struct AuditLog {
     file: PathBuf,
 }
 
-/// A position in the audit log; what was written before it is not of interest.
+/// A moment; what was asked before it is not of interest.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(u64);
+pub struct Mark {
+    /// Where the log ended shortly before.
+    position: u64,
+    at: Timestamp,
+}
 
 /// One request, as the API server saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +54,11 @@ impl AuditLog {
         Self { file }
     }
 
-    /// The position after everything written so far.
+    /// Now.
     pub fn mark(&self) -> Result<Mark> {
-        Ok(Mark(self.open()?.metadata()?.len()))
+        let position = self.open()?.metadata()?.len();
+        let at = Timestamp::now();
+        Ok(Mark { position, at })
     }
 
     /// The requests of one user after a mark, in the order in which they were answered.
@@ -60,11 +67,11 @@ impl AuditLog {
     pub fn requests(&self, user: &str, since: Mark) -> Result<Vec<AuditedRequest>> {
         let mut text = String::new();
         let mut file = self.open()?;
-        file.seek(SeekFrom::Start(since.0))?;
+        file.seek(SeekFrom::Start(since.position))?;
         file.read_to_string(&mut text)?;
         // The API server may be in the middle of a line.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        requests_of(user, complete)
+        requests_of(user, complete, since.at)
     }
 
     fn open(&self) -> Result<File> {
@@ -72,13 +79,13 @@ impl AuditLog {
     }
 }
 
-fn requests_of(user: &str, lines: &str) -> Result<Vec<AuditedRequest>> {
+fn requests_of(user: &str, lines: &str, since: Timestamp) -> Result<Vec<AuditedRequest>> {
     let mut seen = BTreeSet::new();
     let mut requests = Vec::new();
     // Most lines are of others, and looking is quicker than reading.
     for line in lines.lines().filter(|line| line.contains(user)) {
         let event: Event = serde_json::from_str(line).context("an audit line is damaged")?;
-        if event.user.username != user {
+        if event.user.username != user || event.request_received_timestamp < since {
             continue;
         }
         let code = event.response_status.code;
@@ -113,6 +120,7 @@ struct Event {
     verb: String,
     #[serde(rename = "requestURI")]
     request_uri: String,
+    request_received_timestamp: Timestamp,
     user: User,
     #[serde(default)]
     user_agent: String,
@@ -147,14 +155,17 @@ struct ResponseStatus {
 mod tests {
     use super::*;
 
-    fn line(id: &str, user: &str, verb: &str, stage: &str, code: u16) -> String {
+    /// A line of a request that came in at a second.
+    fn line(id: &str, second: i64, user: &str, verb: &str, stage: &str, code: u16) -> String {
+        let received = Timestamp::from_second(second).unwrap();
         format!(
-            r#"{{"auditID":"{id}","stage":"{stage}","verb":"{verb}","requestURI":"/x","user":{{"username":"{user}"}},"responseStatus":{{"code":{code}}}}}"#
+            r#"{{"auditID":"{id}","stage":"{stage}","verb":"{verb}","requestURI":"/x","requestReceivedTimestamp":"{received:.6}","user":{{"username":"{user}"}},"responseStatus":{{"code":{code}}}}}"#
         )
     }
 
     fn verbs(lines: &[String]) -> Vec<String> {
-        let requests = requests_of("operator", &lines.join("\n")).unwrap();
+        let since = Timestamp::from_second(1).unwrap();
+        let requests = requests_of("operator", &lines.join("\n"), since).unwrap();
         requests
             .into_iter()
             .map(|r| format!("{} {}", r.verb, r.code))
@@ -162,10 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_user_counts() {
+    fn only_the_named_user_counts_and_only_what_was_asked_since() {
         let lines = [
-            line("1", "admin", "get", "ResponseComplete", 200),
-            line("2", "operator", "get", "ResponseComplete", 404),
+            line("0", 0, "operator", "patch", "ResponseComplete", 200),
+            line("1", 1, "admin", "get", "ResponseComplete", 200),
+            line("2", 1, "operator", "get", "ResponseComplete", 404),
         ];
         assert_eq!(verbs(&lines), ["get 404"]);
     }
@@ -173,10 +185,10 @@ mod tests {
     #[test]
     fn a_watch_counts_once_when_it_starts_and_also_when_it_is_refused() {
         let lines = [
-            line("0", "operator", "watch", "ResponseComplete", 200),
-            line("1", "operator", "watch", "ResponseStarted", 200),
-            line("1", "operator", "watch", "ResponseComplete", 200),
-            line("2", "operator", "watch", "ResponseComplete", 403),
+            line("0", 1, "operator", "watch", "ResponseComplete", 200),
+            line("1", 1, "operator", "watch", "ResponseStarted", 200),
+            line("1", 1, "operator", "watch", "ResponseComplete", 200),
+            line("2", 1, "operator", "watch", "ResponseComplete", 403),
         ];
         assert_eq!(verbs(&lines), ["watch 200", "watch 403"]);
     }
