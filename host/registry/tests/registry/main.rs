@@ -7,6 +7,7 @@
 
 mod caches;
 mod faults;
+mod files;
 mod images;
 mod plugins;
 mod secrecy;
