@@ -204,7 +204,7 @@ pub struct Rollout {
     /// auto: after a shadow run within maxDiff; manual: when approvedDigest names it; shadow: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RolloutMode>,
-    /// Resources whose configuration may change when a version takes over by itself. Absent: all.
+    /// Resources that may change, or be refused, when a version takes over by itself. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_diff: Option<i32>,
@@ -248,7 +248,7 @@ pub struct SchemaPluginStatus {
     /// The version before, which is returned to when the current one fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<LoadedPlugin>,
-    /// What the candidate would change.
+    /// What the newest version changes, compared before it took over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowSummary>,
     /// Plugins that images proposed under this prefix.

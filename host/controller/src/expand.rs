@@ -2,12 +2,17 @@
 //!
 //! In: a checked resource and what was gathered for it. Out: what configures the server.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use llsd_adapter_sdk::documents::Hints;
 use llsd_adapter_sdk::{Diagnostic, Severity};
 use llsd_api::checked::Checked;
+use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::objects::ConfigPlan;
-use llsd_render::{Inputs, Refusal, Surroundings, Undecided, generate};
+use llsd_render::{Generated, Inputs, ProviderPackage, Refusal, Surroundings, Undecided, generate};
+use serde_json::Value;
 
 use crate::gather::{Gathered, Source};
 use crate::plugins::Plugins;
@@ -17,6 +22,14 @@ use crate::plugins::Plugins;
 pub(crate) enum Error {
     #[error("{}", explain(.0))]
     Refused(Refusal),
+    /// Nobody serves the dialect, and the plugin that the image proposes is not in use.
+    #[error(
+        "{refusal}; the image proposes the plugin {proposal}, which is not in use: the status of the SchemaPlugin whose proposalPrefix it lies under says why; without one, create it"
+    )]
+    ProposalUnused {
+        refusal: Box<Undecided>,
+        proposal: String,
+    },
     #[error("the generation ended early: {0}")]
     Panicked(#[from] tokio::task::JoinError),
 }
@@ -27,8 +40,24 @@ impl Error {
     pub(crate) fn waits_for_somebody(&self) -> bool {
         match self {
             Self::Refused(Refusal::Fault(_) | Refusal::Undecided(Undecided::Fault(_))) => false,
-            Self::Refused(_) => true,
+            Self::Refused(_) | Self::ProposalUnused { .. } => true,
             Self::Panicked(_) => false,
+        }
+    }
+}
+
+impl Error {
+    /// Where nobody serves the dialect, the plugin that the image wishes for might.
+    fn with_proposal(self, plugins: &Plugins, gathered: &Gathered) -> Self {
+        match (self, gathered.proposed_plugin()) {
+            (
+                Self::Refused(Refusal::Undecided(refusal @ Undecided::Unsupported { .. })),
+                Some(proposal),
+            ) if !plugins.set.follows(proposal) => Self::ProposalUnused {
+                refusal: Box::new(refusal),
+                proposal: proposal.to_owned(),
+            },
+            (error, _) => error,
         }
     }
 }
@@ -39,44 +68,53 @@ pub(crate) async fn expand(
     checked: &Checked,
     gathered: &Gathered,
 ) -> Result<ConfigPlan, Error> {
-    let (base, hints) = match &gathered.source {
-        Source::Base { config, hints, .. } => (config.clone(), hints.clone()),
-        Source::Override { config_map, digest } => {
-            return Ok(ConfigPlan::Override {
-                config_map: config_map.clone(),
-                digest: digest.clone(),
-            });
+    Ok(match &gathered.source {
+        Source::Base { config, hints, .. } => {
+            let in_use = plugins.set.current();
+            let generated = generate_with(in_use, checked, config, hints, &gathered.packages).await;
+            plugins.faults.note(&generated);
+            let generated = generated.map_err(|error| error.with_proposal(plugins, gathered));
+            ConfigPlan::Generated(Box::new(generated?))
         }
-        Source::DistributionDefault => return Ok(ConfigPlan::DistributionDefault),
+        Source::Override { config_map, digest } => ConfigPlan::Override {
+            config_map: config_map.clone(),
+            digest: digest.clone(),
+        },
+        Source::DistributionDefault => ConfigPlan::DistributionDefault,
+    })
+}
+
+/// What a set of plugins makes of a resource and its base.
+pub(crate) async fn generate_with(
+    plugins: Arc<[Plugin]>,
+    checked: &Checked,
+    base: &Value,
+    hints: &Hints,
+    packages: &BTreeMap<String, ProviderPackage>,
+) -> Result<Generated, Error> {
+    let (checked, base) = (checked.clone(), base.clone());
+    let hints = Hints {
+        schema: checked.schema.clone().or_else(|| hints.schema.clone()),
+        ..hints.clone()
     };
-    let (in_use, checked) = (plugins.set.current(), checked.clone());
-    let packages = gathered.packages.clone();
-    let generated = tokio::task::spawn_blocking(move || {
-        let adapters: Vec<&dyn Adapter> =
-            in_use.iter().map(|plugin| plugin as &dyn Adapter).collect();
-        let hints = Hints {
-            schema: checked.schema.clone().or(hints.schema),
-            ..hints
+    let surroundings = Surroundings {
+        packages: packages.clone(),
+        ..Surroundings::default()
+    };
+    let generating = tokio::task::spawn_blocking(move || {
+        let adapters: Vec<&dyn Adapter> = plugins
+            .iter()
+            .map(|plugin| plugin as &dyn Adapter)
+            .collect();
+        let inputs = Inputs {
+            checked: &checked,
+            base: &base,
+            hints: &hints,
+            surroundings: &surroundings,
         };
-        let surroundings = Surroundings {
-            packages,
-            ..Surroundings::default()
-        };
-        generate(
-            &adapters,
-            &Inputs {
-                checked: &checked,
-                base: &base,
-                hints: &hints,
-                surroundings: &surroundings,
-            },
-        )
+        generate(&adapters, &inputs)
     });
-    let generated = generated.await?;
-    plugins.faults.note(&generated);
-    Ok(ConfigPlan::Generated(Box::new(
-        generated.map_err(Error::Refused)?,
-    )))
+    generating.await?.map_err(Error::Refused)
 }
 
 /// A refusal with all its reasons, one a line.

@@ -29,6 +29,8 @@ pub struct Metrics {
     calls: Counters<3>,
     call_fuel: Counters<2>,
     call_seconds: Family<[Label; 2], Histogram, fn() -> Histogram>,
+    plugin_fetches: Counters<1>,
+    plugin_transitions: Counters<1>,
     configuration_problems: Gauge,
 }
 
@@ -43,6 +45,8 @@ impl Metrics {
             calls: Family::default(),
             call_fuel: Family::default(),
             call_seconds: Family::new_with_constructor(seconds),
+            plugin_fetches: Family::default(),
+            plugin_transitions: Family::default(),
             configuration_problems: Gauge::default(),
         };
         let Self {
@@ -53,6 +57,8 @@ impl Metrics {
             calls,
             call_fuel,
             call_seconds,
+            plugin_fetches,
+            plugin_transitions,
             configuration_problems,
         } = &mut metrics;
         registry.register(
@@ -86,6 +92,16 @@ impl Metrics {
             "How long calls of plugins took, where a guest ran",
             Unit::Seconds,
             call_seconds.clone(),
+        );
+        registry.register(
+            "plugin_fetches",
+            "Plugins asked for at registries: succeeded, or why not",
+            plugin_fetches.clone(),
+        );
+        registry.register(
+            "plugin_transitions",
+            "What SchemaPlugins went through, by the reason of the event",
+            plugin_transitions.clone(),
         );
         registry.register(
             "configuration_problems",
@@ -128,6 +144,20 @@ impl Metrics {
     pub(crate) fn set_configuration_problems(&self, number: usize) {
         self.configuration_problems
             .set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a plugin that was asked for at a registry.
+    pub(crate) fn count_plugin_fetch(&self, outcome: &'static str) {
+        self.plugin_fetches
+            .get_or_create(&[("outcome", outcome.to_owned())])
+            .inc();
+    }
+
+    /// Counts something that a `SchemaPlugin` went through.
+    pub(crate) fn count_plugin_transition(&self, reason: &str) {
+        self.plugin_transitions
+            .get_or_create(&[("reason", reason.to_owned())])
+            .inc();
     }
 
     /// Counts a pass over a resource.

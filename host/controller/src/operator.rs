@@ -8,7 +8,8 @@ use futures::{FutureExt, Stream, StreamExt};
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{self, Controller};
-use kube::runtime::reflector;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use kube_lease_manager::LeaseManagerError;
@@ -28,7 +29,7 @@ use crate::lead::Candidacy;
 use crate::metrics::Metrics;
 use crate::migrate::{Migration, migrate_storage};
 use crate::patience::Patience;
-use crate::plugins::{PluginSettings, Plugins, serve_schema_plugins};
+use crate::plugins::{PluginSettings, Plugins, Resources, serve_schema_plugins};
 use crate::polling::{Polling, Polls};
 use crate::reconcile::{error_policy, reconcile};
 use crate::references::References;
@@ -49,6 +50,9 @@ const KINDS: [Kind; 10] = [
     Kind::PodDisruptionBudget,
     Kind::Ingress,
 ];
+
+/// A resource as the watch gives it.
+type Stored = DeserializeGuard<Distribution>;
 
 /// Which namespaces an operator serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,12 +200,19 @@ pub async fn run(
     let asking = context.clone();
     watches.spawn(async move { asking.polls.run(&asking.contents, &asking.wake).await });
     let (lead, leads) = watch::channel(false);
+    let (resources, stored) = reflector::store();
     let of_plugins = PluginSettings {
         client: client.clone(),
         registries,
         host,
         namespace: home.clone(),
         selector: plugin_selector,
+        resources: Resources {
+            all: resources.clone(),
+            context: context.clone(),
+        },
+        events: context.events.clone(),
+        metrics: metrics.clone(),
     };
     let serving = JoinSet::from_iter([serve_schema_plugins(of_plugins, plugins, leads)]);
     let _answers = answer(endpoints, health, metrics, &client);
@@ -237,7 +248,7 @@ pub async fn run(
     let end = end.boxed().shared();
     let stop_serving = end.clone().map(|()| drop(serving));
     futures::join!(
-        reconcile_all(context, &scope, workers, woken, end),
+        reconcile_all(context, &scope, workers, (resources, stored), woken, end),
         stop_serving,
     );
     match candidacy.and_then(Arc::into_inner) {
@@ -268,12 +279,12 @@ async fn reconcile_all(
     context: Arc<Context>,
     scope: &Scope,
     workers: u16,
+    (reader, writer): (Store<Stored>, Writer<Stored>),
     woken: impl Stream<Item = Woken> + Send + 'static,
     end: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) {
-    let (reader, writer) = reflector::store();
     let forgetting = context.clone();
-    let api = scope.api::<DeserializeGuard<Distribution>>(&context.client);
+    let api = scope.api::<Stored>(&context.client);
     let resources = watcher(api, watcher::Config::default())
         .default_backoff()
         .reflect(writer)

@@ -1,19 +1,23 @@
 //! Plugins from registries: who may be loaded, what is loaded, and what becomes of a bad one.
 //!
 //! A `SchemaPlugin` names a plugin or lets images propose some. Each goes through the same steps:
-//! resolve → admit → authenticate → fetch → verify → inspect → compile → dry-instantiate, and then
-//! takes the place of the version before it, without a restart. A step that fails leaves the version
+//! resolve → admit → authenticate → fetch → verify → inspect → compile → dry-instantiate → shadow, and
+//! then takes the place of the version before it, without a restart. A step that fails leaves the version
 //! in use where it is. The bytes in use are kept in the cluster, so that a start while the registry
 //! is down changes nothing, and so that replicas that wait for the lead can use them as well.
 
 mod adopt;
 mod controller;
+mod events;
 mod faults;
 mod fetch;
 mod kept;
 mod load;
 mod proposals;
+mod proposed;
+mod rollout;
 mod set;
+mod shadow;
 mod status;
 mod take_over;
 mod terms;
@@ -30,6 +34,7 @@ pub(crate) use faults::Faults;
 pub use load::load_pulled;
 pub(crate) use proposals::Proposals;
 pub(crate) use set::PluginSet;
+pub(crate) use shadow::Resources;
 
 /// What reconciliations and the controller of `SchemaPlugin`s share.
 pub(crate) struct Plugins {

@@ -30,7 +30,7 @@ use crate::gather::Gathered;
 use crate::polling::Target;
 use crate::reconcile;
 use crate::view::{View, problem};
-pub(crate) use events::Events;
+pub(crate) use events::{Events, Transition};
 pub(crate) use recent::Recent;
 use rollout::Rollout;
 

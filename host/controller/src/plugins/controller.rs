@@ -28,11 +28,15 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::adopt::Adoption;
+use super::events::transitions;
+use super::shadow::Resources;
 use super::status::{Progress, conditions};
 use super::take_over::Pass;
 use super::terms::{Subject, Terms};
 use super::{Plugins, changes};
 use crate::configuration::Registries;
+use crate::metrics::Metrics;
+use crate::report::Events;
 
 /// A tag is asked for again.
 const POLL: Duration = Duration::from_secs(300);
@@ -50,6 +54,10 @@ pub(crate) struct PluginSettings {
     pub(crate) namespace: String,
     /// Which `SchemaPlugin`s are ours; all when absent.
     pub(crate) selector: Option<String>,
+    /// What a new version is compared by before it takes over.
+    pub(crate) resources: Resources,
+    pub(crate) events: Arc<Events>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// Why a pass ended early.
@@ -85,7 +93,8 @@ pub(crate) async fn serve_schema_plugins(
         watched = watched.labels(selector);
     }
     let of_deleted = Api::all(settings.client.clone());
-    let deleted = forget_deleted(of_deleted, watched.clone(), plugins.clone());
+    let (forgotten, was_forgotten) = watch::channel(());
+    let deleted = forget_deleted(of_deleted, watched.clone(), plugins.clone(), forgotten);
     let controller = Controller::new(api, watched);
     let context = Arc::new(Context {
         settings,
@@ -97,6 +106,7 @@ pub(crate) async fn serve_schema_plugins(
         .reconcile_all_on(plugins.faults.changes())
         .reconcile_all_on(plugins.proposals.changes())
         .reconcile_all_on(changes(leads))
+        .reconcile_all_on(changes(was_forgotten))
         .run(reconcile, error_policy, context)
         .for_each(|outcome| {
             match outcome {
@@ -115,11 +125,13 @@ pub(crate) async fn serve_schema_plugins(
     }
 }
 
-/// Empties the places of `SchemaPlugin`s that are gone, of which a controller is not told.
+/// Empties the places of `SchemaPlugin`s that are gone, of which a controller is not told. Another of
+/// the same name may have filled its place already, so `forgotten` asks for passes.
 async fn forget_deleted(
     api: Api<PartialObjectMeta<SchemaPlugin>>,
     watched: watcher::Config,
     plugins: Arc<Plugins>,
+    forgotten: watch::Sender<()>,
 ) {
     let mut events = pin!(watcher(api, watched).default_backoff());
     let mut listed = BTreeSet::new();
@@ -130,7 +142,10 @@ async fn forget_deleted(
                 listed.insert(one.name_any());
             }
             Ok(Event::InitDone) => plugins.set.keep_only(&listed),
-            Ok(Event::Delete(gone)) => plugins.set.retain(&gone.name_any(), &[]),
+            Ok(Event::Delete(gone)) => {
+                plugins.set.retain(&gone.name_any(), &[]);
+                forgotten.send_replace(());
+            }
             Ok(Event::Apply(_)) => {}
             Err(error) => tracing::debug!(%error, "the watch of SchemaPlugins starts again"),
         }
@@ -184,8 +199,15 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
             })
         }
     };
-    if status != old {
-        ctx.write(resource, &status).await?;
+    if status != old && ctx.write(resource, &status).await? {
+        let told = transitions(&old, &status);
+        for one in &told {
+            ctx.settings.metrics.count_plugin_transition(&one.reason);
+        }
+        ctx.settings
+            .events
+            .tell(told, &resource.object_ref(&()))
+            .await;
     }
     Ok(action)
 }
@@ -219,11 +241,12 @@ impl Context {
             .collect()
     }
 
+    /// Writes the status; whether it was taken.
     async fn write(
         &self,
         resource: &SchemaPlugin,
         status: &SchemaPluginStatus,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let name = resource.name_any();
         let document = json!({
             "apiVersion": SchemaPlugin::api_version(&()),
@@ -237,14 +260,14 @@ impl Context {
             .patch_status(&name, &parameters, &Patch::Apply(&document))
             .await
         {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
             // It was deleted meanwhile, perhaps before this pass put something into its place.
             Err(kube::Error::Api(answer)) if answer.is_not_found() => {
                 self.plugins.set.retain(&name, &[]);
-                Ok(())
+                Ok(false)
             }
             // It was changed meanwhile: soon there is another pass.
-            Err(kube::Error::Api(answer)) if answer.is_conflict() => Ok(()),
+            Err(kube::Error::Api(answer)) if answer.is_conflict() => Ok(false),
             Err(error) => Err(Error::Status(Box::new(error))),
         }
     }

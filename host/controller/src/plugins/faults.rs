@@ -12,6 +12,7 @@ use llsd_render::{Generated, Refusal, Undecided};
 use tokio::sync::watch;
 
 use super::changes;
+use crate::expand::Error;
 
 /// Faults in a row until a component is put aside.
 const MOST: u32 = 5;
@@ -31,15 +32,15 @@ struct Counts {
 
 impl Faults {
     /// Takes note of how a generation ended.
-    pub(crate) fn note(&self, outcome: &Result<Generated, Refusal>) {
+    pub(crate) fn note(&self, outcome: &Result<Generated, Error>) {
         match outcome {
             Ok(generated) => {
                 self.lock().in_a_row.remove(&generated.receipt.component);
             }
-            Err(Refusal::Fault(fault) | Refusal::Undecided(Undecided::Fault(fault))) => {
-                self.failed(fault);
-            }
-            Err(Refusal::Rejected(_) | Refusal::Undecided(_)) => {}
+            Err(Error::Refused(
+                Refusal::Fault(fault) | Refusal::Undecided(Undecided::Fault(fault)),
+            )) => self.failed(fault),
+            Err(_) => {}
         }
     }
 
@@ -90,13 +91,13 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn fault(kind: FaultKind) -> Result<Generated, Refusal> {
-        Err(Refusal::Fault(Fault {
+    fn fault(kind: FaultKind) -> Result<Generated, Error> {
+        Err(Error::Refused(Refusal::Fault(Fault {
             plugin: "x".to_owned(),
             digest: "sha256:1".to_owned(),
             call: "assemble",
             kind,
-        }))
+        })))
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::Stream;
 use llsd_plugin::Plugin;
+use llsd_registry::Reference;
 use tokio::sync::watch;
 
 use super::changes;
@@ -52,6 +53,22 @@ impl PluginSet {
         self.lock().get(place).cloned()
     }
 
+    /// Whether the plugin that an image proposes is in use.
+    pub(crate) fn follows(&self, proposal: &str) -> bool {
+        let Ok(reference) = proposal.parse::<Reference>() else {
+            return false;
+        };
+        let wanted = Some(reference.to_string());
+        self.lock().keys().any(|place| place.proposed == wanted)
+    }
+
+    /// The plugins to ask, in order, if another stood in a place.
+    pub(crate) fn with(&self, place: &Place, plugin: &Plugin) -> Arc<[Plugin]> {
+        let mut loaded = self.lock().clone();
+        loaded.insert(place.clone(), plugin.clone());
+        self.in_order(&loaded)
+    }
+
     /// Puts a plugin into its place.
     pub(crate) fn put(&self, place: Place, plugin: Plugin) {
         let mut loaded = self.lock();
@@ -93,7 +110,11 @@ impl PluginSet {
     }
 
     fn publish(&self, loaded: &BTreeMap<Place, Plugin>) {
-        // What an installer names stands before what was built in, and what images propose after it.
+        self.current.send_replace(self.in_order(loaded));
+    }
+
+    /// What an installer names stands before what was built in, and what images propose after it.
+    fn in_order(&self, loaded: &BTreeMap<Place, Plugin>) -> Arc<[Plugin]> {
         let of = |is_proposed| {
             let places = loaded.iter();
             places.filter(move |(place, _)| place.proposed.is_some() == is_proposed)
@@ -101,7 +122,7 @@ impl PluginSet {
         let named = of(false).map(|(_, plugin)| plugin);
         let proposed = of(true).map(|(_, plugin)| plugin);
         let all = named.chain(self.given.iter()).chain(proposed);
-        self.current.send_replace(all.cloned().collect());
+        all.cloned().collect()
     }
 
     /// The map is plain data, which a panic elsewhere cannot leave half-changed.

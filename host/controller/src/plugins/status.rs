@@ -9,7 +9,14 @@ use llsd_registry::{PullError, PulledPlugin, Reference, Stage, Verdict, chain};
 use llsd_render::adapter::Adapter;
 
 use super::fetch::world;
+use super::rollout::SHADOW_DIFF;
+use super::shadow;
 use crate::report::conditions::Conditions;
+
+/// Reason of what a version in use makes of its `SchemaPlugin`.
+pub(super) const IN_USE: &str = "InUse";
+/// Reason of signatures that are not the wanted ones, where that is only to be known.
+pub(super) const AUDITED: &str = "Audited";
 
 /// The steps in order, with the condition of each.
 const STEPS: [(Stage, &str); 8] = [
@@ -24,6 +31,7 @@ const STEPS: [(Stage, &str); 8] = [
 ];
 
 /// How far the newest version came.
+#[derive(Debug)]
 pub(super) enum Progress {
     /// Everything asked for is in use.
     InUse,
@@ -49,7 +57,7 @@ pub(super) fn conditions(
             for (stage, kind) in STEPS {
                 let (is_true, reason, message) = match (stage, verdict) {
                     (Stage::Verify, Some(Verdict::Audited(problem))) => {
-                        (false, "Audited", problem.clone())
+                        (false, AUDITED, problem.clone())
                     }
                     (Stage::Verify, Some(Verdict::Skipped)) => {
                         (true, "NotAskedFor", "no signature is asked for".to_owned())
@@ -57,6 +65,16 @@ pub(super) fn conditions(
                     (stage, _) => (true, "Succeeded", format!("{stage} succeeded")),
                 };
                 all.set(kind, is_true, reason, message);
+            }
+            match &status.shadow {
+                Some(summary) => {
+                    let is_too_much = matches!(progress, Progress::Waits(SHADOW_DIFF, _));
+                    let reason = if is_too_much { SHADOW_DIFF } else { "Compared" };
+                    let message = shadow::words(summary);
+                    all.set(condition::SHADOWED, !is_too_much, reason, message);
+                }
+                // Versions that took over before are not compared afterwards, and images propose many.
+                None => all.remove(condition::SHADOWED),
             }
         }
         Progress::Stopped(error) => {
@@ -66,7 +84,8 @@ pub(super) fn conditions(
                 all.set(kind, true, "Succeeded", format!("{stage} succeeded"));
             }
             all.set(STEPS[at].1, false, error.reason(), chain(error));
-            for (_, kind) in &STEPS[at + 1..] {
+            let later = STEPS[at + 1..].iter().map(|(_, kind)| *kind);
+            for kind in later.chain([condition::SHADOWED]) {
                 let message = format!("{} failed before", error.stage);
                 all.set(kind, false, "NotReached", message);
             }
@@ -82,12 +101,12 @@ pub(super) fn conditions(
     all.set(condition::PROMOTED, is_promoted, reason, message.clone());
     let has_proposals = status.proposals.iter().any(|one| one.plugin.is_some());
     match (&status.current, is_promoted) {
-        (_, true) => all.set(condition::READY, true, "InUse", message),
+        (_, true) => all.set(condition::READY, true, IN_USE, message),
         (Some(current), false) => {
             let message = format!("{} stays in use: {message}", current.reference);
             all.set(condition::READY, true, "LastGoodInUse", message);
         }
-        (None, false) if has_proposals => all.set(condition::READY, true, "InUse", message),
+        (None, false) if has_proposals => all.set(condition::READY, true, IN_USE, message),
         (None, false) => all.set(condition::READY, false, reason, message),
     }
     status.conditions = all.into_vec();

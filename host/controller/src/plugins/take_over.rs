@@ -1,11 +1,12 @@
-//! How one version of a plugin takes the place of another, and gives it back.
+//! How one version of the plugin that a `SchemaPlugin` names takes the place of another, and gives it
+//! back.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use llsd_api::SchemaPlugin;
-use llsd_api::schema_plugin::{LoadedPlugin, Proposal, Rollout, RolloutMode, SchemaPluginStatus};
+use llsd_api::schema_plugin::{LoadedPlugin, SchemaPluginStatus, ShadowSummary};
 use llsd_plugin::Plugin;
-use llsd_registry::{Denied, Policy, PullError, Reference, Verdict, chain};
+use llsd_registry::{PullError, Reference, Verdict, chain};
 use llsd_render::adapter::Adapter;
 
 use super::Plugins;
@@ -13,26 +14,40 @@ use super::adopt::load_kept;
 use super::controller::Context;
 use super::fetch::{Fetched, Fetcher};
 use super::kept::Kept;
+use super::rollout::held_back;
 use super::set::Place;
+use super::shadow::Resources;
 use super::status::{Progress, describe};
 use super::terms::Terms;
+use crate::metrics::Metrics;
 
+/// Reason of a version that failed too often.
+pub(super) const QUARANTINED: &str = "Quarantined";
 /// As many as the status has room for.
-const MOST_PROPOSALS: usize = 64;
 const MOST_QUARANTINED: usize = 16;
 
 /// What one pass works with.
 pub(super) struct Pass<'a> {
-    plugins: &'a Plugins,
-    resource: &'a SchemaPlugin,
-    terms: &'a Terms,
+    pub(super) plugins: &'a Plugins,
+    pub(super) resource: &'a SchemaPlugin,
+    pub(super) terms: &'a Terms,
     fetcher: Fetcher<'a>,
     kept: Kept<'a>,
-    now: Timestamp,
+    resources: &'a Resources,
+    metrics: &'a Metrics,
+    pub(super) now: Timestamp,
 }
 
 /// How far it came, and what was said of the signatures; `None` when there was nothing to do.
 pub(super) type Outcome = Option<(Progress, Option<Verdict>)>;
+
+/// What came of trying a version out that went through every other step.
+pub(super) struct Trial {
+    /// What it would change; absent: it was not worth a look.
+    pub(super) summary: Option<ShadowSummary>,
+    /// Why it is not put into use by itself.
+    pub(super) held_back: Option<Progress>,
+}
 
 impl<'a> Pass<'a> {
     pub(super) fn new(
@@ -53,6 +68,8 @@ impl<'a> Pass<'a> {
                 namespace: &settings.namespace,
             },
             kept: Kept::new(&settings.client, &settings.namespace, resource),
+            resources: &settings.resources,
+            metrics: &settings.metrics,
             now,
         }
     }
@@ -69,22 +86,23 @@ impl<'a> Pass<'a> {
             .retain(&place.resource, std::slice::from_ref(&place));
         let is_reverted = self.revert(&place, status).await;
         self.restore(&place, status.current.as_ref()).await;
-        // Another spec may have other limits and keys, so that everything is done anew.
-        let is_observed = status.observed_generation == self.resource.metadata.generation;
-        let in_use = self.plugins.set.at(&place).filter(|_| is_observed);
+        let in_use = self.in_use(&place, status);
         if !is_reverted && is_settled(reference, status.current.as_ref(), &in_use) {
             return None;
         }
-        let fetched = match self.fetcher.fetch(reference, self.terms, in_use).await {
+        let fetched = match self.fetch(reference, in_use).await {
             Ok(fetched) => fetched,
             Err(error) => return Some((Progress::Stopped(error), None)),
         };
         let newest = describe(reference, &fetched.pulled, &fetched.plugin, self.now);
         let verdict = Some(fetched.pulled.verdict.clone());
-        let rollout = self.resource.spec.rollout.as_ref();
-        if let Some((reason, message)) = self.waits_for(rollout, status, &newest) {
-            status.candidate = Some(newest);
-            return Some((Progress::Waits(reason, message), verdict));
+        if !is_same(status.current.as_ref(), &newest) {
+            let Trial { summary, held_back } = self.try_out(&place, &fetched.plugin).await?;
+            status.shadow = summary.or(status.shadow.take());
+            if let Some(waits) = held_back {
+                await_turn(status, newest);
+                return Some((waits, verdict));
+            }
         }
         self.promote(place, &fetched).await;
         record(status, newest);
@@ -92,111 +110,12 @@ impl<'a> Pass<'a> {
         Some((Progress::InUse, verdict))
     }
 
-    /// What images propose under the prefix of the resource.
-    pub(super) async fn proposed(
-        &self,
-        prefixes: &[Terms],
-        status: &mut SchemaPluginStatus,
-    ) -> Outcome {
-        let policy = Policy {
-            rules: prefixes.iter().map(|terms| terms.rule.clone()).collect(),
-        };
-        let mut wanted = self.plugins.proposals.all();
-        for Proposal {
-            proposed_by,
-            plugin,
-            ..
-        } in &status.proposals
-        {
-            if let Some(plugin) = plugin {
-                let by = wanted.entry(plugin.reference.clone());
-                by.or_insert_with(|| proposed_by.clone());
-            }
-        }
-        let mut proposals = Vec::new();
-        let mut stopped = None;
-        for (text, proposed_by) in wanted {
-            let Ok(reference) = text.parse::<Reference>() else {
-                continue;
-            };
-            if proposals.len() == MOST_PROPOSALS || !self.decides(&policy, &reference) {
-                continue;
-            }
-            let mut known = status
-                .proposals
-                .iter()
-                .filter_map(|one| one.plugin.as_ref());
-            let known = known.find(|one| one.reference == reference.to_string());
-            let (plugin, error) = self.follow(&reference, known).await;
-            proposals.push(Proposal {
-                proposed_by,
-                plugin,
-                problem: error.as_ref().map(|error| chain(error)),
-            });
-            stopped = stopped.or(error);
-        }
-        let places = proposals.iter().filter_map(|one| one.plugin.as_ref());
-        let places: Vec<_> = places
-            .map(|one| self.place(Some(one.reference.clone())))
-            .collect();
-        self.plugins.set.retain(&self.resource.name_any(), &places);
-        status.proposals = proposals;
-        self.tidy(status).await;
-        Some(match stopped {
-            Some(error) => (Progress::Stopped(error), None),
-            None => (Progress::InUse, None),
-        })
-    }
-
-    /// One proposal: the plugin that is in use for it from now on, and why not the newest.
-    async fn follow(
-        &self,
-        reference: &Reference,
-        known: Option<&LoadedPlugin>,
-    ) -> (Option<LoadedPlugin>, Option<PullError>) {
-        let place = self.place(Some(reference.to_string()));
-        if let Some(known) = known.filter(|one| self.is_quarantined(one)) {
-            self.plugins.set.remove(&place);
-            return (Some(known.clone()), None);
-        }
-        self.restore(&place, known).await;
-        let in_use = self.plugins.set.at(&place);
-        if is_settled(reference, known, &in_use) {
-            return (known.cloned(), None);
-        }
-        match self.fetcher.fetch(reference, self.terms, in_use).await {
-            Ok(fetched) => {
-                let mut newest = describe(reference, &fetched.pulled, &fetched.plugin, self.now);
-                if !self.is_quarantined(&newest) {
-                    self.promote(place, &fetched).await;
-                }
-                keep_time(&mut newest, known);
-                (Some(newest), None)
-            }
-            Err(error) => (known.cloned(), Some(error)),
-        }
-    }
-
-    /// Whether the prefix of this resource is the longest that a proposal lies under.
-    fn decides(&self, policy: &Policy, reference: &Reference) -> bool {
-        let ours = &self.terms.rule.prefix;
-        match policy.admit(reference) {
-            Ok(rule) => rule.prefix == *ours,
-            Err(Denied::DigestWanted { prefix }) => prefix == *ours,
-            Err(Denied::NoRule { .. } | Denied::TooLarge { .. }) => false,
-        }
-    }
-
     /// Gives a place back to the version before, when the current one failed too often.
     async fn revert(&self, place: &Place, status: &mut SchemaPluginStatus) -> bool {
         let Some(bad) = status.current.take_if(|one| self.is_quarantined(one)) else {
             return false;
         };
-        if !status.quarantined.contains(&bad.component_digest) {
-            status.quarantined.push(bad.component_digest);
-            let surplus = status.quarantined.len().saturating_sub(MOST_QUARANTINED);
-            status.quarantined.drain(..surplus);
-        }
+        put_aside(status, bad.component_digest);
         self.plugins.set.remove(place);
         let previous = status.previous.take();
         if let Some(previous) = previous.filter(|one| !self.is_quarantined(one)) {
@@ -209,7 +128,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Fills an empty place with the bytes kept in the cluster.
-    async fn restore(&self, place: &Place, known: Option<&LoadedPlugin>) {
+    pub(super) async fn restore(&self, place: &Place, known: Option<&LoadedPlugin>) {
         let Some(known) = known.filter(|_| self.plugins.set.at(place).is_none()) else {
             return;
         };
@@ -218,8 +137,22 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Brings the newest version through every step but the last.
+    pub(super) async fn fetch(
+        &self,
+        reference: &Reference,
+        in_use: Option<Plugin>,
+    ) -> Result<Fetched, PullError> {
+        let fetched = self.fetcher.fetch(reference, self.terms, in_use).await;
+        let outcome = fetched
+            .as_ref()
+            .map_or_else(PullError::reason, |_| "Succeeded");
+        self.metrics.count_plugin_fetch(outcome);
+        fetched
+    }
+
     /// Puts a version into use, and its bytes into the cluster.
-    async fn promote(&self, place: Place, fetched: &Fetched) {
+    pub(super) async fn promote(&self, place: Place, fetched: &Fetched) {
         let Fetched {
             pulled,
             plugin,
@@ -236,7 +169,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Deletes the bytes of versions that nobody can return to.
-    async fn tidy(&self, status: &SchemaPluginStatus) {
+    pub(super) async fn tidy(&self, status: &SchemaPluginStatus) {
         let proposed = status.proposals.iter().map(|one| &one.plugin);
         let all = [&status.current, &status.previous]
             .into_iter()
@@ -250,26 +183,39 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Why a version that went through every step is not put into use by itself.
-    fn waits_for(
-        &self,
-        rollout: Option<&Rollout>,
-        status: &SchemaPluginStatus,
-        newest: &LoadedPlugin,
-    ) -> Option<(&'static str, String)> {
-        let digest = &newest.component_digest;
-        if self.is_quarantined(newest) {
+    /// Compares what every resource would become with a version in its place, and asks the installer's
+    /// rollout about it. `None`: the operator ends.
+    pub(super) async fn try_out(&self, place: &Place, plugin: &Plugin) -> Option<Trial> {
+        let digest = plugin.digest();
+        if self.plugins.faults.is_quarantined(digest) {
             let message = format!("{digest} failed too often and is not used again");
-            return Some(("Quarantined", message));
+            return Some(Trial {
+                summary: None,
+                held_back: Some(Progress::Waits(QUARANTINED, message)),
+            });
         }
-        waits_for(rollout, status.current.as_ref(), digest)
+        let set = &self.plugins.set;
+        let (now, then) = (set.current(), set.with(place, plugin));
+        let comparison = self.resources.compare(&now, &then).await?;
+        let held_back = held_back(self.resource.spec.rollout.as_ref(), digest, &comparison);
+        Some(Trial {
+            summary: Some(comparison.summary),
+            held_back,
+        })
     }
 
-    fn is_quarantined(&self, plugin: &LoadedPlugin) -> bool {
+    /// The plugin in a place, unless the spec is another since: it may have other limits and keys, so
+    /// that everything is done anew.
+    pub(super) fn in_use(&self, place: &Place, status: &SchemaPluginStatus) -> Option<Plugin> {
+        let is_observed = status.observed_generation == self.resource.metadata.generation;
+        self.plugins.set.at(place).filter(|_| is_observed)
+    }
+
+    pub(super) fn is_quarantined(&self, plugin: &LoadedPlugin) -> bool {
         self.plugins.faults.is_quarantined(&plugin.component_digest)
     }
 
-    fn place(&self, proposed: Option<String>) -> Place {
+    pub(super) fn place(&self, proposed: Option<String>) -> Place {
         Place {
             resource: self.resource.name_any(),
             proposed,
@@ -278,7 +224,7 @@ impl<'a> Pass<'a> {
 }
 
 /// Whether a pinned reference is in use already, so that nobody has to be asked.
-fn is_settled(
+pub(super) fn is_settled(
     reference: &Reference,
     known: Option<&LoadedPlugin>,
     in_use: &Option<Plugin>,
@@ -291,34 +237,19 @@ fn is_settled(
         && known.component_digest == in_use.digest()
 }
 
-/// What an installer's rollout says about a version. Whoever approved it has seen it.
-fn waits_for(
-    rollout: Option<&Rollout>,
-    current: Option<&LoadedPlugin>,
-    digest: &str,
-) -> Option<(&'static str, String)> {
-    let Rollout {
-        mode,
-        max_diff,
-        approved_digest,
-    } = rollout?;
-    let is_current = current.is_some_and(|current| current.component_digest == digest);
-    let is_approved = approved_digest.as_deref() == Some(digest);
-    let approve = || format!("set spec.rollout.approvedDigest to {digest} to let it take over");
-    match mode.unwrap_or_default() {
-        _ if is_current => None,
-        RolloutMode::Shadow => Some((
-            "ShadowOnly",
-            "spec.rollout.mode is shadow: it never takes over".to_owned(),
-        )),
-        _ if is_approved => None,
-        RolloutMode::Manual => Some(("AwaitingApproval", approve())),
-        // What a version would change is not counted, so a limit on it is a wish to be asked.
-        RolloutMode::Auto if max_diff.is_some() && current.is_some() => {
-            Some(("AwaitingApproval", approve()))
-        }
-        RolloutMode::Auto => None,
+/// Writes down a component that is not used again.
+pub(super) fn put_aside(status: &mut SchemaPluginStatus, digest: String) {
+    if !status.quarantined.contains(&digest) {
+        status.quarantined.push(digest);
+        let surplus = status.quarantined.len().saturating_sub(MOST_QUARANTINED);
+        status.quarantined.drain(..surplus);
     }
+}
+
+/// Writes a version into the status that waits to take over.
+fn await_turn(status: &mut SchemaPluginStatus, mut newest: LoadedPlugin) {
+    keep_time(&mut newest, status.candidate.as_ref());
+    status.candidate = Some(newest);
 }
 
 /// Writes a version that is in use from now on into the status.
@@ -326,21 +257,28 @@ fn record(status: &mut SchemaPluginStatus, mut newest: LoadedPlugin) {
     status.candidate = None;
     let current = status.current.take();
     keep_time(&mut newest, current.as_ref());
-    if let Some(current) = current.filter(|one| one.component_digest != newest.component_digest) {
+    if let Some(current) = current.filter(|one| !is_same(Some(one), &newest)) {
         status.previous = Some(current);
     }
     status.current = Some(newest);
 }
 
 /// The same bytes have been in use since they first were.
-fn keep_time(newest: &mut LoadedPlugin, known: Option<&LoadedPlugin>) {
-    if let Some(known) = known.filter(|one| one.component_digest == newest.component_digest) {
+pub(super) fn keep_time(newest: &mut LoadedPlugin, known: Option<&LoadedPlugin>) {
+    if let Some(known) = known.filter(|one| is_same(Some(one), newest)) {
         newest.since = known.since.clone();
     }
 }
 
+/// Whether both are the same bytes.
+pub(super) fn is_same(known: Option<&LoadedPlugin>, newest: &LoadedPlugin) -> bool {
+    known.is_some_and(|known| known.component_digest == newest.component_digest)
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     fn version(digest: &str) -> LoadedPlugin {
@@ -351,39 +289,22 @@ mod tests {
         }
     }
 
-    fn rollout(mode: RolloutMode, max_diff: Option<i32>, approved: Option<&str>) -> Rollout {
-        Rollout {
-            mode: Some(mode),
-            max_diff,
-            approved_digest: approved.map(str::to_owned),
-        }
-    }
-
     #[test]
-    fn a_version_takes_over_by_itself_unless_the_rollout_wants_to_be_asked() {
-        let (old, no) = (version("sha256:1"), None);
-        let decide = |rollout: Option<Rollout>, current: Option<&LoadedPlugin>| {
-            waits_for(rollout.as_ref(), current, "sha256:2").map(|(reason, _)| reason)
+    fn a_version_waits_since_it_was_first_seen() {
+        let mut status = SchemaPluginStatus::default();
+        let seen = |digest: &str, second| LoadedPlugin {
+            since: Timestamp::from_second(second).ok().map(Time),
+            ..version(digest)
         };
-        assert_eq!(decide(None, Some(&old)), None);
-        let auto = |limit, approved| Some(rollout(RolloutMode::Auto, limit, approved));
-        assert_eq!(decide(auto(None, None), Some(&old)), None);
-        assert_eq!(decide(auto(Some(0), None), no), None);
+        await_turn(&mut status, seen("sha256:1", 1));
+        let first = status.clone();
+        await_turn(&mut status, seen("sha256:1", 2));
         assert_eq!(
-            decide(auto(Some(0), None), Some(&old)),
-            Some("AwaitingApproval")
+            status, first,
+            "otherwise each look is a change, and asks for another"
         );
-        assert_eq!(decide(auto(Some(0), Some("sha256:2")), Some(&old)), None);
-        let manual = |approved| Some(rollout(RolloutMode::Manual, None, approved));
-        assert_eq!(decide(manual(None), no), Some("AwaitingApproval"));
-        assert_eq!(decide(manual(Some("sha256:2")), no), None);
-        assert_eq!(
-            decide(manual(None), Some(&version("sha256:2"))),
-            None,
-            "what is in use needs no approval"
-        );
-        let shadow = Some(rollout(RolloutMode::Shadow, None, Some("sha256:2")));
-        assert_eq!(decide(shadow, Some(&old)), Some("ShadowOnly"));
+        await_turn(&mut status, seen("sha256:2", 3));
+        assert_ne!(status, first);
     }
 
     #[test]

@@ -14,10 +14,10 @@ const ACTION: &str = "Reconcile";
 
 /// Something that became other than it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Transition {
-    is_warning: bool,
-    reason: String,
-    note: String,
+pub(crate) struct Transition {
+    pub(crate) is_warning: bool,
+    pub(crate) reason: String,
+    pub(crate) note: String,
 }
 
 /// Where events go.
@@ -45,7 +45,7 @@ impl Events {
     }
 
     /// Publishes transitions. An event that is lost is only said in the log: the status tells as well.
-    pub(super) async fn tell(&self, transitions: Vec<Transition>, regarding: &ObjectReference) {
+    pub(crate) async fn tell(&self, transitions: Vec<Transition>, regarding: &ObjectReference) {
         for Transition {
             is_warning,
             reason,

@@ -223,9 +223,8 @@ fn fail(conditions: &mut Conditions, error: &Error) {
         }
         Error::Expand(error) => {
             let reason = match error {
-                expand::Error::Refused(Refusal::Undecided(Undecided::Unsupported { .. })) => {
-                    reason::UNSUPPORTED_CONFIG_VERSION
-                }
+                expand::Error::Refused(Refusal::Undecided(Undecided::Unsupported { .. }))
+                | expand::Error::ProposalUnused { .. } => reason::UNSUPPORTED_CONFIG_VERSION,
                 expand::Error::Refused(_) | expand::Error::Panicked(_) => {
                     reason::CONFIG_GENERATION_FAILED
                 }
