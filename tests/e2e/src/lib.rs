@@ -4,6 +4,7 @@
 
 mod footprint;
 mod line;
+mod objects;
 mod process;
 mod resource;
 mod rights;
@@ -14,7 +15,7 @@ mod webhooks;
 pub use footprint::Footprint;
 pub use line::Line;
 pub use process::Process;
-pub use resource::{condition, config_map, minimal, named, ogx_base, phase};
+pub use resource::{STARTER, condition, config_map, minimal, named, ogx_base, on_image, phase};
 pub use rights::{Right, granted};
 pub use shelf::Shelf;
 pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins};

@@ -2,7 +2,10 @@
 
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// The base of the distribution `starter`.
+pub const STARTER: &str = include_str!("../../../host/render/distributions/starter.yaml");
 
 /// Phase of a resource.
 pub fn phase(cr: &Distribution) -> Option<Phase> {
@@ -42,6 +45,13 @@ pub fn minimal() -> Value {
 pub fn named(name: &str) -> Value {
     let mut resource = minimal();
     resource["metadata"]["name"] = name.into();
+    resource
+}
+
+/// The same under another name, on an image.
+pub fn on_image(name: &str, image: &str) -> Value {
+    let mut resource = named(name);
+    resource["spec"]["distribution"] = json!({ "image": image });
     resource
 }
 

@@ -41,8 +41,11 @@ pub fn granted() -> BTreeSet<Right> {
         let role: ClusterRole = shipped(file, "ClusterRole");
         (false, role.rules.unwrap())
     });
-    let own: Role = shipped(OWN_NAMESPACE, "Role");
-    let rules = of_cluster.into_iter().chain([(true, own.rules.unwrap())]);
+    let of_namespace = [(false, CLUSTER), (true, OWN_NAMESPACE)].map(|(is_own, file)| {
+        let role: Role = shipped(file, "Role");
+        (is_own, role.rules.unwrap())
+    });
+    let rules = of_cluster.into_iter().chain(of_namespace);
     rules
         .flat_map(|(is_own, rules)| rules.into_iter().flat_map(move |one| rights(is_own, one)))
         .collect()
@@ -77,16 +80,20 @@ pub(crate) async fn grant(client: &Client, user: &str, home: &str, scope: &Scope
         ..own
     };
     apply(&Api::namespaced(client.clone(), home), &own).await;
+    let events: Role = shipped(CLUSTER, "Role");
+    let of_events = events.namespace().unwrap();
+    apply(&Api::namespaced(client.clone(), &of_events), &events).await;
 
     bind_everywhere(client, user, &cluster).await;
     bind(client, home, user, "Role", own.name_any()).await;
+    bind(client, &of_events, user, "Role", events.name_any()).await;
     match scope {
         Scope::Cluster => bind_everywhere(client, user, &resources).await,
         Scope::Namespace(served) => {
             bind(client, served, user, "ClusterRole", resources.name_any()).await;
         }
     }
-    wait_until_effective(client, user, scope).await;
+    wait_until_effective(client, user, scope, &of_events).await;
 }
 
 async fn bind_everywhere(client: &Client, user: &str, role: &ClusterRole) {
@@ -100,7 +107,7 @@ async fn bind_everywhere(client: &Client, user: &str, role: &ClusterRole) {
 
 async fn bind(client: &Client, namespace: &str, user: &str, kind: &str, role: String) {
     let binding = RoleBinding {
-        metadata: named(role.clone()),
+        metadata: named(format!("{user}-{role}")),
         role_ref: reference(kind, role),
         subjects: Some(vec![subject(user)]),
     };
@@ -149,29 +156,31 @@ where
 }
 
 /// The authorizer hears of new bindings a moment after they are stored.
-async fn wait_until_effective(client: &Client, user: &str, scope: &Scope) {
+async fn wait_until_effective(client: &Client, user: &str, scope: &Scope, of_events: &str) {
     let namespace = match scope {
         Scope::Namespace(namespace) => Some(namespace.as_str()),
         Scope::Cluster => None,
     };
-    let review = |group: &str, resource: &str, namespace: Option<&str>| SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(user.to_owned()),
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some("list".to_owned()),
-                namespace: namespace.map(str::to_owned),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    };
+    let review =
+        |group: &str, resource: &str, verb: &str, namespace: Option<&str>| SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(user.to_owned()),
+                resource_attributes: Some(ResourceAttributes {
+                    group: Some(group.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    verb: Some(verb.to_owned()),
+                    namespace: namespace.map(str::to_owned),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
     let wanted = [
-        review("apps", "deployments", namespace),
-        review("", "secrets", namespace),
-        review("llamastack.io", "schemaplugins", None),
+        review("apps", "deployments", "list", namespace),
+        review("", "secrets", "list", namespace),
+        review("llamastack.io", "schemaplugins", "list", None),
+        review("events.k8s.io", "events", "create", Some(of_events)),
     ];
     let api = Api::<SubjectAccessReview>::all(client.clone());
     let effective = async {

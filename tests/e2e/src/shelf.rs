@@ -1,6 +1,6 @@
 //! A registry for one test, with images and plugins in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use llsd_registry::{Keyring, Labelling};
 use llsd_testbed::{Access, Registry, RegistryOptions};
@@ -104,8 +104,29 @@ impl Shelf {
 
     /// Pushes a shipped component with the real command.
     pub fn push_plugin(&self, name: &str, rest: &str) -> String {
+        self.push_component(&shipped(name), rest)
+    }
+
+    /// Pushes a shipped component in which a text that it knows is another of the same length.
+    pub fn push_altered(&self, name: &str, rest: &str, text: &str, other: &str) -> String {
+        assert_eq!(text.len(), other.len());
+        let mut bytes = std::fs::read(shipped(name)).unwrap();
+        let places: Vec<_> = bytes
+            .windows(text.len())
+            .enumerate()
+            .filter_map(|(at, found)| (found == text.as_bytes()).then_some(at))
+            .collect();
+        assert!(!places.is_empty(), "{name} does not know {text:?}");
+        for at in places {
+            bytes[at..at + text.len()].copy_from_slice(other.as_bytes());
+        }
+        let file = self.registry.docker_config().join("altered.wasm");
+        std::fs::write(&file, bytes).unwrap();
+        self.push_component(&file, rest)
+    }
+
+    fn push_component(&self, file: &Path, rest: &str) -> String {
         let reference = self.reference(rest);
-        let file = PathBuf::from(variable("LLSD_PLUGINS")).join(format!("{name}.wasm"));
         let pushed = std::process::Command::new(variable("LLSD_BIN"))
             .args(["plugin", "push", &reference])
             .arg(file)
@@ -118,6 +139,10 @@ impl Shelf {
         assert!(pushed.status.success(), "{talk}");
         reference
     }
+}
+
+fn shipped(name: &str) -> PathBuf {
+    PathBuf::from(variable("LLSD_PLUGINS")).join(format!("{name}.wasm"))
 }
 
 fn variable(name: &str) -> String {

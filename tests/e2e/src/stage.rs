@@ -15,7 +15,7 @@ use llsd_registry::{Keyring, Registry};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -271,32 +271,6 @@ impl Stage {
     /// Where the log of requests is now.
     pub async fn mark(&self) -> Mark {
         self.testbed.audit().mark().unwrap()
-    }
-
-    /// Applies objects to the namespace, as their author would.
-    pub async fn apply(&self, objects: &[Value]) {
-        let kubectl = self.testbed.kubectl("admin").unwrap();
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let done = kubectl
-            .namespace(self.namespace.name())
-            .args(["apply", "-f", "-"])
-            .input(list.to_string())
-            .run()
-            .await
-            .unwrap();
-        done.success().unwrap();
-    }
-
-    /// A token of the namespace's own account, which may do nothing by itself.
-    pub async fn token(&self) -> String {
-        let kubectl = self.testbed.kubectl("admin").unwrap();
-        let done = kubectl
-            .namespace(self.namespace.name())
-            .args(["create", "token", "default"])
-            .run()
-            .await
-            .unwrap();
-        done.success().unwrap().trim().to_owned()
     }
 
     /// What the operator asked of the API server since, apart from watches, as `verb resource name`.

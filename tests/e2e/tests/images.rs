@@ -7,20 +7,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, Shelf, condition, config_map, minimal};
+use llsd_e2e::{Operator, STARTER, Shelf, condition, config_map, on_image};
 use llsd_testbed::Access;
-use serde_json::{Value, json};
+use serde_json::json;
 
-const STARTER: &str = include_str!("../../../host/render/distributions/starter.yaml");
 const SCHEMA: &str = "llama-stack/0.7";
 const PASSWORD: &str = "s3cret-canary";
-
-fn on_image(name: &str, image: &str) -> Value {
-    let mut resource = minimal();
-    resource["metadata"]["name"] = name.into();
-    resource["spec"]["distribution"] = json!({ "image": image });
-    resource
-}
 
 fn is_refused(cr: &Distribution) -> bool {
     condition(cr, "ConfigGenerated").is_some_and(|(status, ..)| status == "False")

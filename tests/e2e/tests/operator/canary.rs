@@ -136,22 +136,8 @@ fn assert_clean(place: &str, text: &str) {
 
 /// Every object of the namespace but the Secrets, with managed fields and annotations.
 async fn objects(stage: &Stage) -> String {
-    let kubectl = stage.testbed.kubectl("admin").unwrap();
-    let listed = kubectl
-        .namespace(stage.namespace.name())
-        .args(["get", KINDS, "-o", "json", "--show-managed-fields"])
-        .run()
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    let list: Value = serde_json::from_str(&listed).unwrap();
-    let kinds: Vec<_> = list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| &one["kind"])
-        .collect();
+    let all = stage.objects(KINDS, &[]).await;
+    let kinds: Vec<_> = all.iter().map(|one| &one["kind"]).collect();
     for kind in [
         "LlamaStackDistribution",
         "Deployment",
@@ -164,28 +150,12 @@ async fn objects(stage: &Stage) -> String {
             "no {kind} to look at: {kinds:?}"
         );
     }
-    listed
+    json!(all).to_string()
 }
 
 /// What a monitoring system reads.
 async fn metrics(stage: &Stage, at: std::net::SocketAddr) -> String {
-    let namespace = stage.namespace.name();
-    let role = format!("read-metrics-{namespace}");
-    stage
-        .apply(&[
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": {"name": role},
-                "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-            }),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": role},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
-            }),
-        ])
-        .await;
+    stage.admit_to_metrics().await;
     let token = stage.token().await;
     let client = reqwest::Client::builder()
         .tls_danger_accept_invalid_certs(true)

@@ -1,14 +1,15 @@
 //! Providers that arrive in images of their own, read from a real registry.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, PodSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::ExternalProviderPhase;
-use llsd_e2e::{Operator, Shelf, condition, config_map, minimal};
+use llsd_e2e::{Operator, STARTER, Shelf, condition, config_map, minimal, on_image};
+use llsd_servers::{Finding, RELEASES, Release, judge};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
 
-const STARTER: &str = include_str!("../../../../host/render/distributions/starter.yaml");
+/// The release of the base below.
+const RELEASE: Release = RELEASES[6];
 const DECLARATION: &str = "\
 apiVersion: llamastack.io/v1alpha1
 kind: ProviderPackage
@@ -21,15 +22,26 @@ spec:
 ";
 
 fn resource(server: &str, external: Value) -> Value {
-    let mut resource = minimal();
-    resource["spec"]["distribution"] = json!({ "image": server });
+    let mut resource = on_image("minimal", server);
     resource["spec"]["externalProviders"] = json!({ "inference": [external] });
     resource
 }
 
-async fn pod(operator: &Operator) -> PodSpec {
-    let deployment = operator.api::<Deployment>().get("minimal").await.unwrap();
-    deployment.spec.unwrap().template.spec.unwrap()
+/// The release that the base is for takes the file. What the provider itself reads is not known to it.
+async fn assert_accepted(file: String) {
+    let judged = tokio::task::spawn_blocking(move || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.yaml");
+        std::fs::write(&path, file).unwrap();
+        judge(RELEASE, &[path]).unwrap()
+    });
+    let verdicts = judged.await.unwrap();
+    let [verdict] = Vec::from_iter(verdicts.values())[..] else {
+        panic!("{verdicts:?}")
+    };
+    assert!(verdict.errors().is_empty(), "{:?}", verdict.errors());
+    let is_seen = |one: &Finding| one.path.contains("acme") || one.message.contains("remote::acme");
+    assert!(verdict.findings.iter().any(is_seen), "{verdict:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +75,8 @@ async fn an_external_provider_is_read_from_its_image_installed_and_wins_over_its
             "module": "acme_inference", "config": {"url": "http://acme:9000"},
         })
     );
-    let pod = pod(&operator).await;
+    assert_accepted(file).await;
+    let pod = operator.pod("minimal").await;
     let init: Vec<_> = pod.init_containers.unwrap();
     let names: Vec<_> = init.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["install-provider-acme", "install-packages"]);
@@ -98,7 +111,7 @@ async fn an_image_without_a_declaration_stops_the_change_and_nothing_that_runs()
     let operator = Operator::start_reaching("undeclared", shelf.settings()).await;
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
-    let before = pod(&operator).await;
+    let before = operator.pod("minimal").await;
     let change =
         json!({"externalProviders": {"inference": [{"providerId": "acme", "image": bare}]}});
     operator.edit("minimal", json!({ "spec": change })).await;
@@ -113,6 +126,6 @@ async fn an_image_without_a_declaration_stops_the_change_and_nothing_that_runs()
             && message.contains("/lls-provider/lls-provider-spec.yaml"),
         "{message}"
     );
-    assert_eq!(before, pod(&operator).await);
+    assert_eq!(before, operator.pod("minimal").await);
     operator.stop().await;
 }

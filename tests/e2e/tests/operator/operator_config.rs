@@ -7,11 +7,10 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use llsd_api::Distribution;
 use llsd_api::conversion::{Version, convert};
-use llsd_e2e::{DEADLINE, Operator, Shelf, Stage, condition, config_map, minimal};
+use llsd_e2e::{DEADLINE, Operator, STARTER, Shelf, Stage, condition, config_map, minimal};
 use llsd_testbed::{Access, eventually};
 use serde_json::{Value, json};
 
-const STARTER: &str = include_str!("../../../../host/render/distributions/starter.yaml");
 const NAME: &str = "llama-stack-operator-config";
 
 /// Writes a ConfigMap of the operator's namespace.

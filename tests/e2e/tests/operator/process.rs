@@ -7,7 +7,7 @@ use kube::api::Api;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::{Endpoints, Settings, run};
 use llsd_e2e::{DEADLINE, Stage, minimal, phase};
-use llsd_testbed::{Testbed, eventually};
+use llsd_testbed::eventually;
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -111,40 +111,13 @@ async fn probes_answer_anybody_and_metrics_only_those_who_may_read_them() {
     };
     assert_eq!(scrape(None).await.0, 401);
     assert_eq!(scrape(Some("nonsense")).await.0, 403);
-    let kubectl = async |arguments: &[&str]| {
-        let kubectl = Testbed::shared().await.unwrap().kubectl("admin").unwrap();
-        let done = kubectl
-            .args(arguments)
-            .namespace(operator.namespace.name())
-            .run()
-            .await
-            .unwrap();
-        done.success().unwrap()
-    };
-    let token = kubectl(&["create", "token", "default"]).await;
-    assert_eq!(scrape(Some(token.trim())).await.0, 403);
-    let namespace = operator.namespace.name();
-    let role = format!("read-metrics-{namespace}");
-    kubectl(&[
-        "create",
-        "clusterrole",
-        &role,
-        "--verb=get",
-        "--non-resource-url=/metrics",
-    ])
-    .await;
-    kubectl(&[
-        "create",
-        "clusterrolebinding",
-        &role,
-        &format!("--clusterrole={role}"),
-        &format!("--serviceaccount={namespace}:default"),
-    ])
-    .await;
+    let token = operator.token().await;
+    assert_eq!(scrape(Some(&token)).await.0, 403);
+    operator.admit_to_metrics().await;
     // The API server's own authorizer may need a moment to hear of the role.
     let scraped = async {
         loop {
-            match scrape(Some(token.trim())).await {
+            match scrape(Some(&token)).await {
                 (200, text) => return text,
                 _ => tokio::task::yield_now().await,
             }

@@ -6,20 +6,12 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret, ServiceAccount};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, Shelf, condition, minimal};
+use llsd_e2e::{Operator, STARTER, Shelf, condition, on_image};
 use llsd_testbed::Access;
-use serde_json::{Value, json};
+use serde_json::json;
 
-const STARTER: &str = include_str!("../../../../host/render/distributions/starter.yaml");
 /// Less than until the operator would look again by itself.
 const SECONDS: Duration = Duration::from_secs(30);
-
-fn on_image(name: &str, image: &str) -> Value {
-    let mut resource = minimal();
-    resource["metadata"]["name"] = name.into();
-    resource["spec"]["distribution"] = json!({ "image": image });
-    resource
-}
 
 fn is_let_in(cr: &Distribution) -> Option<bool> {
     let (status, reason, _) = condition(cr, "ConfigGenerated")?;

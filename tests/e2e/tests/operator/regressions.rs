@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, PodSpec, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -15,15 +15,6 @@ use llsd_api::v1alpha2::Phase;
 use llsd_e2e::{DEADLINE, Operator, condition, minimal, named, phase};
 use llsd_testbed::{Authority, eventually};
 use serde_json::{Value, json};
-
-async fn deployment(operator: &Operator) -> Deployment {
-    operator.api::<Deployment>().get("minimal").await.unwrap()
-}
-
-async fn pod(operator: &Operator) -> PodSpec {
-    let spec = deployment(operator).await.spec.unwrap();
-    spec.template.spec.unwrap()
-}
 
 /// Whether the newest spec has reached the Deployment.
 fn is_written(cr: &Distribution) -> bool {
@@ -56,7 +47,7 @@ async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_oth
         .await
         .unwrap();
     let names = async || -> Vec<String> {
-        let volumes = pod(&operator).await.volumes.unwrap();
+        let volumes = operator.pod("minimal").await.volumes.unwrap();
         volumes.into_iter().map(|one| one.name).collect()
     };
     let before = names().await;
@@ -69,7 +60,7 @@ async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_oth
         before.len() == 2 && after == ["lls-storage"],
         "{before:?} {after:?}"
     );
-    let live = deployment(&operator).await;
+    let live = operator.deployment("minimal").await;
     assert_eq!(live.labels()["example.com/team"], "ml");
     assert_eq!(live.annotations()["example.com/note"], "keep");
     let owners = live.owner_references();
@@ -80,7 +71,13 @@ async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_oth
     let change = json!({"spec": {"workload": {"overrides": {"env": variable}}}});
     operator.edit("minimal", change).await;
     operator.wait_until_ready("minimal").await;
-    let variables = pod(&operator).await.containers.remove(0).env.unwrap();
+    let variables = operator
+        .pod("minimal")
+        .await
+        .containers
+        .remove(0)
+        .env
+        .unwrap();
     assert!(variables.iter().any(|one| one.name == "LATER"));
     let resources: Api<Distribution> = operator.api();
     let now = DeleteParams::background();
@@ -103,7 +100,7 @@ async fn another_port_moves_the_service_and_the_pods_and_leaves_nothing_of_the_o
         (ports[0].port, ports[0].name.as_deref()),
         (9000, Some("http"))
     );
-    let container = pod(&operator).await.containers.remove(0);
+    let container = operator.pod("minimal").await.containers.remove(0);
     let ports: Vec<_> = container
         .ports
         .unwrap()
@@ -137,7 +134,7 @@ async fn what_is_taken_out_of_a_resource_is_taken_out_of_its_pods() {
     });
     operator.create(&resource).await;
     operator.wait_until_ready("minimal").await;
-    let before = pod(&operator).await;
+    let before = operator.pod("minimal").await;
     let container = &before.containers[0];
     assert_eq!(before.service_account_name.as_deref(), Some("default"));
     assert_eq!(before.termination_grace_period_seconds, Some(120));
@@ -176,7 +173,7 @@ async fn what_is_taken_out_of_a_resource_is_taken_out_of_its_pods() {
     }}});
     operator.edit("minimal", change).await;
     operator.wait_until_ready("minimal").await;
-    let mut after = pod(&operator).await;
+    let mut after = operator.pod("minimal").await;
     let container = after.containers.remove(0);
     assert_eq!(after.service_account_name.as_deref(), Some("minimal-sa"));
     assert_eq!(after.termination_grace_period_seconds, Some(0));
@@ -195,7 +192,7 @@ async fn several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind()
     let operator = Operator::start("several").await;
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
-    let one = pod(&operator).await;
+    let one = operator.pod("minimal").await;
     assert_eq!(
         (one.affinity, one.topology_spread_constraints),
         (None, None)
@@ -208,7 +205,7 @@ async fn several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind()
         .await;
     let cr = operator.wait_until_ready("minimal").await;
     assert_eq!(cr.status.unwrap().available_replicas, Some(2));
-    let two = pod(&operator).await;
+    let two = operator.pod("minimal").await;
     let apart = two.affinity.unwrap().pod_anti_affinity.unwrap();
     assert_eq!(
         apart
@@ -344,7 +341,10 @@ async fn the_platforms_authorities_are_trusted_and_new_ones_replace_the_pods_onc
         .await;
     operator.create(&named("later")).await;
     operator.wait_until_ready("later").await;
-    assert_eq!(deployment(&operator).await.metadata.generation, Some(3));
+    assert_eq!(
+        operator.deployment("minimal").await.metadata.generation,
+        Some(3)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -366,7 +366,8 @@ async fn a_claim_has_its_defaults_and_is_never_changed() {
         .requests
         .as_ref();
     assert_eq!(requests.unwrap()["storage"].0, "10Gi");
-    let mounts = pod(&operator)
+    let mounts = operator
+        .pod("minimal")
         .await
         .containers
         .remove(0)
@@ -395,25 +396,8 @@ async fn every_child_has_one_owner_and_the_service_selects_exactly_the_pods() {
     let cr = operator.wait_for("minimal", "written", is_written).await;
     let kinds = "deployments,services,serviceaccounts,persistentvolumeclaims,configmaps,\
         networkpolicies,poddisruptionbudgets,ingresses";
-    let kubectl = operator.testbed.kubectl("admin").unwrap();
-    let listed = kubectl
-        .namespace(operator.namespace.name())
-        .args([
-            "get",
-            kinds,
-            "-o",
-            "json",
-            "-l",
-            "app.kubernetes.io/managed-by=llama-stack-operator",
-        ])
-        .run()
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    let list: Value = serde_json::from_str(&listed).unwrap();
-    let children = list["items"].as_array().unwrap();
-    assert_eq!(children.len(), 8, "{listed}");
+    let children = operator.children(kinds).await;
+    assert_eq!(children.len(), 8, "{children:#?}");
     for child in children {
         let owners = child["metadata"]["ownerReferences"].as_array().unwrap();
         assert_eq!(owners.len(), 1, "{child}");
@@ -426,7 +410,7 @@ async fn every_child_has_one_owner_and_the_service_selects_exactly_the_pods() {
         .unwrap();
     let spec = service.spec.unwrap();
     assert_eq!(spec.ports.unwrap().len(), 1);
-    let template = deployment(&operator).await.spec.unwrap().template;
+    let template = operator.deployment("minimal").await.spec.unwrap().template;
     let labels = template.metadata.unwrap().labels.unwrap();
     for (key, value) in spec.selector.unwrap() {
         assert_eq!(labels.get(&key), Some(&value));

@@ -97,33 +97,8 @@ async fn assert_moved(operator: &Operator, name: &str) {
         "ingresses",
         "configmaps",
     ];
-    let kubectl = llsd_testbed::Testbed::shared()
-        .await
-        .unwrap()
-        .kubectl("admin")
-        .unwrap();
-    let text = kubectl
-        .args([
-            "get",
-            &kinds.join(","),
-            "-o",
-            "json",
-            "--show-managed-fields",
-        ])
-        .args([
-            "-n",
-            operator.namespace.name(),
-            "-l",
-            "app.kubernetes.io/managed-by=llama-stack-operator",
-        ])
-        .run()
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let items = list["items"].as_array().unwrap();
-    assert!(items.len() >= 3, "{text}");
+    let items = operator.children(&kinds.join(",")).await;
+    assert!(items.len() >= 3, "{items:#?}");
     for item in items {
         let what = format!("{} {}", item["kind"], item["metadata"]["name"]);
         assert_eq!(

@@ -1,13 +1,5 @@
-//! The shipped roles: all that they grant is used, and nothing that is needed is missing.
-//!
-//! One operator for the whole cluster, at home in a namespace of its own, does everything that an
-//! operator does. It has a control plane to itself, because webhooks and stored versions belong to the
-//! whole of it. What it asked for stands in the audit log.
+//! Everything that an operator does, brought about.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
-use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -18,24 +10,13 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution, SchemaPlugin, Webhook};
-use llsd_controller::{Endpoints, Settings, install_admission, install_definitions};
+use llsd_controller::{install_admission, install_definitions};
 use llsd_e2e::{
-    DEADLINE, Operator, Right, SERVED_BY, Shelf, Stage, condition, config_map, granted, named,
-    serve_webhooks,
+    DEADLINE, Operator, SERVED_BY, Shelf, Stage, condition, config_map, named, serve_webhooks,
 };
-use llsd_registry::Registry;
-use llsd_testbed::{Access, AuditedRequest, Release, Testbed, eventually, until};
+use llsd_testbed::{Authority, eventually, until};
 use llsd_webhook::Periods;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
-
-/// Asked for inside the API server, whenever a child names its owner, so that no log tells of it; the
-/// testbed refuses every child without it.
-const UNSEEN: [(&str, &str); 2] = [
-    ("llamastackdistributions/finalizers", "update"),
-    // Whenever an orphaned Deployment gets its owner back.
-    ("deployments", "delete"),
-];
 
 /// A certificate whose successor is announced at once, and serves long after the test.
 const SOON_ANNOUNCED: Periods = Periods {
@@ -45,111 +26,8 @@ const SOON_ANNOUNCED: Periods = Periods {
     overlap: Duration::from_secs(1800),
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_right_that_is_shipped_is_used() {
-    static PLANE: OnceCell<Testbed> = OnceCell::const_new();
-    let testbed = PLANE
-        .get_or_init(async || Testbed::start(Release::Newest).await.unwrap())
-        .await;
-    let admin = testbed.client("admin").await.unwrap();
-    install_definitions(&admin, None).await.unwrap();
-    let stage = Stage::set_across(testbed, "rights").await;
-    let begun = stage.mark().await;
-
-    publish_webhooks(&stage).await;
-    leave_unmigrated(&stage).await;
-    let shelf = Shelf::start(Access::Anyone).await;
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
-    let metrics_at = metrics.local_addr().unwrap();
-    let settings = Settings {
-        registry: Registry::new(shelf.settings()).unwrap(),
-        identity: Some("first".to_owned()),
-        endpoints: Endpoints {
-            probes: None,
-            metrics: Some(metrics),
-        },
-        ..stage.settings().await
-    };
-    let operator = stage.operate_with(settings);
-    wait_until_migrated(&operator).await;
-    grow_and_shrink(&operator).await;
-    meet_others(&operator).await;
-    replace_plugins(&operator, &shelf).await;
-    spoil_settings(&operator).await;
-    let asked = reqwest::Client::builder()
-        .tls_danger_accept_invalid_certs(true)
-        .build()
-        .unwrap()
-        .get(format!("https://{metrics_at}/metrics"))
-        .bearer_auth(operator.token().await)
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(asked.status(), 403, "who may read nothing reads no metrics");
-
-    let home = operator.home.as_ref().unwrap().name().to_owned();
-    let stage = operator.stop().await;
-    let requests = stage.audited(begun);
-    let used: BTreeSet<Right> = requests.iter().flat_map(|one| used(one, &home)).collect();
-    let is_seen = |right: &&Right| !UNSEEN.contains(&(&*right.resource, &*right.verb));
-    let granted = granted();
-    let unused: Vec<_> = granted
-        .difference(&used)
-        .filter(is_seen)
-        .map(|right| {
-            let place = if right.is_own { "at home" } else { "served" };
-            format!(
-                "{} {} {} ({place})",
-                right.verb, right.group, right.resource
-            )
-        })
-        .collect();
-    assert!(
-        unused.is_empty(),
-        "granted and never used:\n{}",
-        unused.join("\n")
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_of_one_namespace_has_all_that_it_needs_at_home() {
-    let testbed = Testbed::shared().await.unwrap();
-    let admin = testbed.client("admin").await.unwrap();
-    install_definitions(&admin, None).await.unwrap();
-    let stage = Stage::set_apart(testbed, "apart").await;
-    let settings = Settings {
-        identity: Some("first".to_owned()),
-        ..stage.settings().await
-    };
-    let operator = stage.operate_with(settings);
-    operator.apply(&[postgres()]).await;
-    operator.create(&on_postgres("apart")).await;
-    operator.wait_until_ready("apart").await;
-    // What was forbidden meanwhile fails the test when the stage goes.
-    operator.stop().await;
-}
-
-/// The rights that a request needed.
-fn used(request: &AuditedRequest, home: &str) -> Vec<Right> {
-    let resource = match request.subresource.as_str() {
-        "" => request.resource.clone(),
-        below => format!("{}/{below}", request.resource),
-    };
-    let right = |verb: &str| Right {
-        is_own: request.namespace == home,
-        group: request.group.clone(),
-        resource: resource.clone(),
-        verb: verb.to_owned(),
-    };
-    // An apply that makes an object needs both.
-    let made = request.verb == "patch" && request.code == 201;
-    let mut rights = vec![right(&request.verb)];
-    rights.extend(made.then(|| right("create")));
-    rights
-}
-
 /// Installs everything but the authority, which is the webhook's own to fill in.
-async fn publish_webhooks(stage: &Stage) {
+pub(crate) async fn publish_webhooks(stage: &Stage) {
     let kubeconfig = stage.testbed.kubeconfig(&stage.user).unwrap();
     let home = stage.home.as_ref().unwrap().name();
     let webhook = serve_webhooks(kubeconfig, home, SOON_ANNOUNCED)
@@ -166,7 +44,7 @@ async fn publish_webhooks(stage: &Stage) {
 }
 
 /// Resources of which the definition says that some may be stored as v1alpha1.
-async fn leave_unmigrated(stage: &Stage) {
+pub(crate) async fn leave_unmigrated(stage: &Stage) {
     let resource: Distribution = serde_json::from_value(named("unmigrated")).unwrap();
     // Refused until the webhook can be believed.
     until("the webhook answers", DEADLINE, || async {
@@ -188,7 +66,7 @@ async fn leave_unmigrated(stage: &Stage) {
         .unwrap();
 }
 
-async fn wait_until_migrated(stage: &Stage) {
+pub(crate) async fn wait_until_migrated(stage: &Stage) {
     let is_migrated = |one: Option<&CustomResourceDefinition>| {
         one.and_then(|one| one.status.as_ref()?.stored_versions.as_deref())
             == Some(&["v1alpha2".to_owned()])
@@ -210,7 +88,7 @@ fn definitions(stage: &Stage) -> Api<CustomResourceDefinition> {
 
 /// A resource that asks for every child, then for none of those that it can do without, then for one
 /// file after the other.
-async fn grow_and_shrink(operator: &Operator) {
+pub(crate) async fn grow_and_shrink(operator: &Operator) {
     let file = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "mine"}, "data": {"config.yaml": "version: 2"},
@@ -255,7 +133,7 @@ async fn grow_and_shrink(operator: &Operator) {
 }
 
 /// Objects of somebody else's under the names of every child: each is looked at.
-async fn meet_others(operator: &Operator) {
+pub(crate) async fn meet_others(operator: &Operator) {
     let template = json!({
         "metadata": {"labels": {"app": "other"}},
         "spec": {"containers": [{"name": "other", "image": "other"}]},
@@ -331,8 +209,57 @@ async fn meet_others(operator: &Operator) {
     operator.wait_for("optional", "told of all", is_told).await;
 }
 
+/// Authorities in a ConfigMap of another namespace: what else it holds stays there, and another
+/// authority in it arrives.
+pub(crate) async fn trust_from_elsewhere(operator: &Operator) {
+    let elsewhere = operator.testbed.namespace("authorities").await.unwrap();
+    let maps: Api<ConfigMap> = elsewhere.api(&operator.client);
+    let publish = async |authority: &str| {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "authorities"},
+            "data": {"ca-bundle.crt": authority, "other": "canary"},
+        });
+        let parameters = PatchParams::apply("tests").force();
+        let patch = Patch::Apply(map);
+        maps.patch("authorities", &parameters, &patch)
+            .await
+            .unwrap();
+    };
+    let bundles: Api<ConfigMap> = operator.api();
+    let gathered = async |authority: &str| {
+        let is_there = |one: Option<&ConfigMap>| {
+            let text = one.and_then(|one| one.data.as_ref()?.get("ca-bundle.crt"));
+            text.is_some_and(|text| text.contains(authority.trim()))
+        };
+        let name = "trusting-ca-bundle";
+        let bundle = eventually(&bundles, name, DEADLINE, "gathered", is_there).await;
+        let bundle = json!(bundle.unwrap());
+        assert!(!bundle.to_string().contains("canary"), "{bundle}");
+    };
+    let mut resource = named("trusting");
+    resource["spec"]["networking"] = json!({"tls": {"caBundle": {
+        "configMapName": "authorities", "configMapNamespace": elsewhere.name(),
+    }}});
+    operator.create(&resource).await;
+    let is_missing = |cr: &Distribution| {
+        condition(cr, "ConfigGenerated").is_some_and(|(_, reason, message)| {
+            reason == "ConfigMapNotFound" && message.contains(elsewhere.name())
+        })
+    };
+    operator
+        .wait_for("trusting", "missing it", is_missing)
+        .await;
+    for _ in 0..2 {
+        let authority = Authority::generate().unwrap().certificate().to_owned();
+        publish(&authority).await;
+        gathered(&authority).await;
+    }
+    operator.wait_until_ready("trusting").await;
+}
+
 /// One plugin after the other in the same place: the bytes of the first are deleted.
-async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
+pub(crate) async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
     let api = Api::<SchemaPlugin>::all(operator.client.clone());
     for name in ["ogx", "llama-stack-0.7", "llama-stack-0.4"] {
         let reference = shelf.push_plugin(name, &format!("acme/{name}:1"));
@@ -372,7 +299,7 @@ async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
 }
 
 /// Two mistakes in the operator's own ConfigMap, one after the other: an event, which then counts.
-async fn spoil_settings(operator: &Operator) {
+pub(crate) async fn spoil_settings(operator: &Operator) {
     let home = operator.home.as_ref().unwrap();
     let maps: Api<ConfigMap> = home.api(&operator.client);
     let events: Api<Event> = home.api(&operator.client);
@@ -407,7 +334,7 @@ async fn spoil_settings(operator: &Operator) {
     }
 }
 
-fn postgres() -> Value {
+pub(crate) fn postgres() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": "postgres"},
@@ -415,7 +342,7 @@ fn postgres() -> Value {
     })
 }
 
-fn on_postgres(name: &str) -> Value {
+pub(crate) fn on_postgres(name: &str) -> Value {
     let mut resource = named(name);
     resource["spec"]["storage"] = json!({"sql": {
         "type": "postgres",

@@ -2,89 +2,34 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod installed;
+mod proposals;
+mod shadow;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use llsd_api::{Distribution, SchemaPlugin};
-use llsd_e2e::{DEADLINE, Operator, SERVED_BY, Shelf, condition, config_map, minimal, ogx_base};
-use llsd_testbed::{Access, eventually};
-use serde_json::{Value, json};
+use kube::api::{Api, PostParams};
+use llsd_api::Distribution;
+use llsd_e2e::{Operator, Shelf, condition, config_map, ogx_base, on_image};
+use llsd_testbed::Access;
+use serde_json::json;
+
+use installed::Installed;
 
 /// A public key whose private half nobody has.
 const STRANGER: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
 
-fn on_image(name: &str, image: &str) -> Value {
-    let mut resource = minimal();
-    resource["metadata"]["name"] = name.into();
-    resource["spec"]["distribution"] = json!({ "image": image });
-    resource
-}
+/// Enough to describe itself and for a small resource, too little for a large one.
+const LITTLE_FUEL: u64 = 6_000_000;
 
-/// The `SchemaPlugin` of one test, which goes with it.
-struct Installed<'a> {
-    operator: &'a Operator,
-    api: Api<SchemaPlugin>,
-    name: String,
-}
-
-impl<'a> Installed<'a> {
-    async fn create(operator: &'a Operator, spec: Value) -> Self {
-        let namespace = operator.namespace.name();
-        let name = format!("plugin-{namespace}");
-        let resource = json!({
-            "apiVersion": "llamastack.io/v1alpha1",
-            "kind": "SchemaPlugin",
-            "metadata": { "name": name, "labels": { SERVED_BY: namespace } },
-            "spec": spec,
-        });
-        let api = Api::all(operator.client.clone());
-        let resource = serde_json::from_value(resource).unwrap();
-        api.create(&PostParams::default(), &resource).await.unwrap();
-        Self {
-            operator,
-            api,
-            name,
-        }
-    }
-
-    async fn edit(&self, spec: Value) {
-        let change = Patch::Merge(json!({ "spec": spec }));
-        let parameters = PatchParams::default();
-        self.api
-            .patch(&self.name, &parameters, &change)
-            .await
-            .unwrap();
-    }
-
-    /// Waits until its status speaks of its newest spec and a condition has a status and reason.
-    async fn wait_for(&self, kind: &str, status: &str, reason: &str) -> SchemaPlugin {
-        let is_there = |resource: Option<&SchemaPlugin>| {
-            resource.is_some_and(|resource| {
-                let told = resource.status.clone().unwrap_or_default();
-                told.observed_generation == resource.metadata.generation
-                    && told.conditions.iter().any(|one| {
-                        one.type_ == kind && one.status == status && one.reason == reason
-                    })
-            })
-        };
-        let state = format!("{kind}={status} ({reason})");
-        eventually(&self.api, &self.name, DEADLINE, &state, is_there)
-            .await
-            .unwrap()
-            .unwrap()
-    }
-
-    async fn delete(self) {
-        let parameters = DeleteParams::default();
-        self.api.delete(&self.name, &parameters).await.unwrap();
-    }
-
-    /// ConfigMaps with the bytes of the plugin.
-    async fn kept(&self) -> usize {
-        let labelled = ListParams::default().labels("llamastack.io/kept-for");
-        let api = self.operator.api::<ConfigMap>();
-        api.list_metadata(&labelled).await.unwrap().items.len()
+/// Creates resources that a plugin with little fuel fails at, again and again.
+async fn overtax(operator: &Operator, image: &str) {
+    let models: Vec<_> = (0..256).map(|number| format!("model-{number}")).collect();
+    for number in 0..5 {
+        let mut large = on_image(&format!("large-{number}"), image);
+        large["spec"]["resources"]["models"] = json!(models);
+        operator.create(&large).await;
     }
 }
 
@@ -215,48 +160,6 @@ async fn a_version_that_is_not_signed_as_wanted_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_image_proposes_is_loaded_only_where_a_prefix_allows_it() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
-    let image = shelf
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", Some(&plugin))
-        .await;
-    let operator = Operator::start_reaching("proposal", shelf.settings()).await;
-    operator.create(&on_image("stack", &image)).await;
-    operator
-        .wait_for("stack", "unsupported", is_unsupported)
-        .await;
-    let asked = shelf.registry.requests().await.unwrap();
-    let of_operator = asked
-        .iter()
-        .filter(|one| one.uri.contains("/acme/ogx/") && one.user_agent.starts_with("llsd"));
-    let pushed = of_operator.count();
-
-    let elsewhere = shelf.reference("acme/og");
-    let installed = Installed::create(&operator, json!({ "proposalPrefix": elsewhere })).await;
-    installed.wait_for("Ready", "True", "InUse").await;
-    let asked = shelf.registry.requests().await.unwrap();
-    let of_operator = asked
-        .iter()
-        .filter(|one| one.uri.contains("/acme/ogx/") && one.user_agent.starts_with("llsd"));
-    assert_eq!(
-        of_operator.count(),
-        pushed,
-        "nobody allowed it, so nobody is asked"
-    );
-
-    let prefix = shelf.reference("acme");
-    installed.edit(json!({ "proposalPrefix": prefix })).await;
-    let cr = operator.wait_until_ready("stack").await;
-    assert_eq!(made_by(&cr), "ogx");
-    let told = installed.wait_for("Ready", "True", "InUse").await;
-    let proposals = told.status.unwrap().proposals;
-    assert_eq!(proposals[0].proposed_by, image);
-    installed.delete().await;
-    operator.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_fails_again_and_again_is_put_aside_and_what_runs_stays() {
     let shelf = Shelf::start(Access::Anyone).await;
     let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
@@ -264,24 +167,20 @@ async fn a_plugin_that_fails_again_and_again_is_put_aside_and_what_runs_stays() 
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
     let operator = Operator::start_reaching("trap", shelf.settings()).await;
-    // Enough to describe itself and for a small resource, too little for a large one.
-    let spec = json!({ "reference": plugin, "limits": { "fuel": 6_000_000 } });
+    let spec = json!({ "reference": plugin, "limits": { "fuel": LITTLE_FUEL } });
     let installed = Installed::create(&operator, spec).await;
     installed.wait_for("Ready", "True", "InUse").await;
     operator.create(&on_image("small", &image)).await;
     let small = operator.wait_until_ready("small").await;
 
-    let models: Vec<_> = (0..256).map(|number| format!("model-{number}")).collect();
-    for number in 0..5 {
-        let mut large = on_image(&format!("large-{number}"), &image);
-        large["spec"]["resources"]["models"] = json!(models);
-        operator.create(&large).await;
-    }
+    overtax(&operator, &image).await;
     let aside = installed.wait_for("Promoted", "False", "Quarantined").await;
     let told = aside.status.unwrap();
     assert_eq!((told.current, told.quarantined.len()), (None, 1));
     let ready = told.conditions.iter().find(|one| one.type_ == "Ready");
     assert_eq!(ready.unwrap().status, "False");
+    let note = installed.wait_for_event("Quarantined").await;
+    assert!(note.contains(&told.quarantined[0]), "{note}");
 
     let small = operator
         .wait_for("small", "told", |cr| {

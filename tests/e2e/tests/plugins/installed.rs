@@ -1,0 +1,98 @@
+//! The `SchemaPlugin` of one test.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use llsd_api::SchemaPlugin;
+use llsd_e2e::{DEADLINE, Operator, SERVED_BY};
+use llsd_testbed::{eventually, until};
+use serde_json::{Value, json};
+
+/// The `SchemaPlugin` of one test, which goes with it.
+pub(crate) struct Installed<'a> {
+    pub(crate) operator: &'a Operator,
+    pub(crate) api: Api<SchemaPlugin>,
+    pub(crate) name: String,
+}
+
+impl<'a> Installed<'a> {
+    pub(crate) async fn create(operator: &'a Operator, spec: Value) -> Self {
+        let namespace = operator.namespace.name();
+        let name = format!("plugin-{namespace}");
+        let resource = json!({
+            "apiVersion": "llamastack.io/v1alpha1",
+            "kind": "SchemaPlugin",
+            "metadata": { "name": name, "labels": { SERVED_BY: namespace } },
+            "spec": spec,
+        });
+        let api = Api::all(operator.client.clone());
+        let resource = serde_json::from_value(resource).unwrap();
+        api.create(&PostParams::default(), &resource).await.unwrap();
+        Self {
+            operator,
+            api,
+            name,
+        }
+    }
+
+    pub(crate) async fn edit(&self, spec: Value) {
+        let change = Patch::Merge(json!({ "spec": spec }));
+        let parameters = PatchParams::default();
+        self.api
+            .patch(&self.name, &parameters, &change)
+            .await
+            .unwrap();
+    }
+
+    /// Waits until its status speaks of its newest spec and a condition has a status and reason.
+    pub(crate) async fn wait_for(&self, kind: &str, status: &str, reason: &str) -> SchemaPlugin {
+        let is_there = |resource: Option<&SchemaPlugin>| {
+            resource.is_some_and(|resource| {
+                let told = resource.status.clone().unwrap_or_default();
+                told.observed_generation == resource.metadata.generation
+                    && told.conditions.iter().any(|one| {
+                        one.type_ == kind && one.status == status && one.reason == reason
+                    })
+            })
+        };
+        let state = format!("{kind}={status} ({reason})");
+        eventually(&self.api, &self.name, DEADLINE, &state, is_there)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    pub(crate) async fn delete(self) {
+        let parameters = DeleteParams::default();
+        self.api.delete(&self.name, &parameters).await.unwrap();
+    }
+
+    /// ConfigMaps with the bytes of the plugin.
+    pub(crate) async fn kept(&self) -> usize {
+        let labelled = ListParams::default().labels("llamastack.io/kept-for");
+        let api = self.operator.api::<ConfigMap>();
+        api.list_metadata(&labelled).await.unwrap().items.len()
+    }
+
+    /// Waits until an event about it has a reason, and gives its note.
+    pub(crate) async fn wait_for_event(&self, reason: &str) -> String {
+        let events = Api::<Event>::namespaced(self.operator.client.clone(), "default");
+        until(reason, DEADLINE, || async {
+            let all = events.list(&ListParams::default()).await?;
+            let about_us = all.iter().filter(|one| {
+                let regarding = one.regarding.as_ref();
+                regarding.and_then(|one| one.name.as_deref()) == Some(&self.name)
+            });
+            let mut reasons = Vec::new();
+            for event in about_us {
+                if event.reason.as_deref() == Some(reason) {
+                    return Ok(event.note.clone().unwrap_or_default());
+                }
+                reasons.extend(event.reason.clone());
+            }
+            anyhow::bail!("only {reasons:?}")
+        })
+        .await
+        .unwrap()
+    }
+}
