@@ -10,6 +10,8 @@
 
 mod adapter;
 #[cfg(target_family = "wasm")]
+mod arena;
+#[cfg(target_family = "wasm")]
 #[allow(
     unsafe_code,
     missing_docs,
@@ -28,7 +30,6 @@ pub use adapter::{Detection, ProviderPack, SchemaAdapter};
 pub use diagnostic::{Answer, Diagnostic, Diagnostics, Outcome, Severity};
 pub use serde_json;
 
-// Faster than the standard library's on WebAssembly, and smaller; see decision 7.
 #[cfg(target_family = "wasm")]
 #[global_allocator]
-static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+static ALLOCATOR: arena::Arena = arena::Arena::new();

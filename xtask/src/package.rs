@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::{guests, shell};
@@ -60,7 +61,7 @@ pub fn run(binary: Option<&Path>) -> anyhow::Result<()> {
         (format!("{name}.tar.gz"), archive::write(&entries)?),
         (format!("{name}.cdx.json"), bill.into_bytes()),
     ] {
-        sums += &format!("{}  {file}\n", hex(&Sha256::digest(&bytes)));
+        sums += &format!("{}  {file}\n", HEXLOWER.encode(&Sha256::digest(&bytes)));
         std::fs::write(folder.join(&file), bytes)?;
         eprintln!("    {}", folder.join(file).display());
     }
@@ -143,8 +144,4 @@ fn target_triple() -> anyhow::Result<String> {
     let text = String::from_utf8(output(Command::new("rustc").arg("-vV"))?)?;
     let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
     triple.map(str::to_owned).context("rustc -vV names no host")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -21,6 +21,10 @@ use crate::caches::Caches;
 use crate::registry::RegistryOptions;
 use crate::{Verdict, adapters, webhooks};
 
+/// Threads for what computes or waits without yielding: plugins, files, names. More than compute at
+/// a time would only hold memory.
+const BLOCKING_THREADS: usize = 8;
+
 /// A server's release and providers change with its pods, of which the operator hears by itself.
 const POLL_SECONDS: u64 = 300;
 
@@ -41,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     leader_elect: Option<String>,
     /// Reconcile so many resources at the same time
-    #[arg(long, value_name = "NUMBER", default_value_t = 4)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 16)]
     workers: u16,
     /// Answer /healthz and /readyz here
     #[arg(long, value_name = "ADDRESS")]
@@ -86,7 +90,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         ..arguments.registries.settings()?
     })?;
     let keyring = arguments.registries.keyring()?;
-    let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .context("no threads to run on")?;
     runtime.block_on(async {
         let config = Config::infer()
             .await

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use llsd_api::labels;
@@ -39,15 +38,11 @@ pub(crate) enum Error {
         name: String,
         error: Box<kube::Error>,
     },
-    #[error("the API server answered with a Deployment that cannot be read: {0}")]
-    Unreadable(#[from] serde_json::Error),
 }
 
 /// What came of the objects.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// The Deployment as it now is.
-    pub(crate) deployment: Deployment,
     /// The Ingress or Route as it now is.
     pub(crate) exposure: Option<Arc<DynamicObject>>,
     /// Why some of the objects that a server can do without are not as they should be.
@@ -84,8 +79,7 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
         .partition(|pair| deployment.is_new() && pair.is_new() && pair.need() == Need::Essential);
     let before = before.into_iter().chain(first).collect();
     write(target, before, &mut shortfalls).await?;
-    let deployment = serde_json::to_value(&*deployment.write(target).await?)?;
-    let deployment: Deployment = serde_json::from_value(deployment)?;
+    let deployment = deployment.write(target).await?;
     let exposure = write(target, after, &mut shortfalls).await?;
     let is_rolled_out = is_rolled_out(&deployment);
     let retired = retired
@@ -98,7 +92,6 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
         }
     }
     Ok(Written {
-        deployment,
         exposure,
         shortfalls,
     })
@@ -112,7 +105,6 @@ impl Error {
             Self::Api { error, .. } => {
                 matches!(&**error, kube::Error::Api(answer) if answer.is_invalid() || answer.is_forbidden())
             }
-            Self::Unreadable(_) => false,
         }
     }
 }
@@ -218,11 +210,10 @@ fn superfluous(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
 }
 
 /// Whether no pod of an older template is left.
-fn is_rolled_out(deployment: &Deployment) -> bool {
-    deployment.status.as_ref().is_some_and(|status| {
-        status.observed_generation >= deployment.metadata.generation
-            && status.replicas == status.updated_replicas
-    })
+fn is_rolled_out(deployment: &DynamicObject) -> bool {
+    let status = &deployment.data["status"];
+    status["observedGeneration"].as_i64() >= deployment.metadata.generation
+        && status["replicas"] == status["updatedReplicas"]
 }
 
 /// Whether everything that is wanted is there; the API server adds its defaults, which do not count.

@@ -15,6 +15,7 @@ use crate::plugins::Plugins;
 use crate::polling::Polls;
 use crate::references::References;
 use crate::report::{Events, Recent};
+use crate::turns::Turns;
 use crate::view::{View, Wake};
 
 /// Shared by all reconciliations of one operator.
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) events: Arc<Events>,
     /// How often each resource failed.
     pub(crate) patience: Patience,
+    /// Whose turn it is.
+    pub(crate) turns: Turns,
     /// What running servers say about themselves.
     pub(crate) polls: Polls,
     /// Asks for passes.

@@ -19,6 +19,7 @@ use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY
 use llsd_api::v1alpha2::ConfigSourceKind;
 use llsd_api::{FieldPath, Rejection, Rejections, choices};
 use llsd_registry::BaseConfig;
+use llsd_render::digest;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
 use llsd_render::trust::TrustBundle;
@@ -26,7 +27,6 @@ use llsd_render::{ProviderPackage, yaml};
 use serde_json::Value;
 
 use crate::configuration::{Configuration, InForce, Missing, Unreadable};
-use crate::digest;
 use crate::images::{self, Images, Puller};
 pub(crate) use cluster::discover;
 pub(crate) use contents::Contents;

@@ -10,7 +10,6 @@
 mod apply;
 mod configuration;
 mod context;
-mod digest;
 mod expand;
 mod gather;
 mod health;
@@ -28,6 +27,7 @@ mod reconcile;
 mod references;
 mod report;
 mod serve;
+mod turns;
 mod view;
 
 pub use configuration::Distributions;

@@ -35,6 +35,7 @@ use crate::reconcile::{error_policy, reconcile};
 use crate::references::References;
 use crate::report::{Events, Recent};
 use crate::serve;
+use crate::turns::Turns;
 use crate::view::{Followers, Seen, View, Wake, Woken};
 
 /// The kinds that every cluster serves.
@@ -191,6 +192,7 @@ pub async fn run(
         recent: Recent::default(),
         events,
         patience: Patience::default(),
+        turns: Turns::new(workers),
         polls: Polls::new(polling),
         health: health.clone(),
         metrics: metrics.clone(),
@@ -248,7 +250,7 @@ pub async fn run(
     let end = end.boxed().shared();
     let stop_serving = end.clone().map(|()| drop(serving));
     futures::join!(
-        reconcile_all(context, &scope, workers, (resources, stored), woken, end),
+        reconcile_all(context, &scope, (resources, stored), woken, end),
         stop_serving,
     );
     match candidacy.and_then(Arc::into_inner) {
@@ -278,7 +280,6 @@ async fn migrate(client: Client) {
 async fn reconcile_all(
     context: Arc<Context>,
     scope: &Scope,
-    workers: u16,
     (reader, writer): (Store<Stored>, Writer<Stored>),
     woken: impl Stream<Item = Woken> + Send + 'static,
     end: impl Future<Output = ()> + Clone + Send + Sync + 'static,
@@ -305,7 +306,6 @@ async fn reconcile_all(
         () = known => {}
     }
     let passes = Controller::for_stream(resources, reader.clone())
-        .with_config(controller::Config::default().concurrency(workers))
         .reconcile_on(woken)
         .reconcile_all_on(changes)
         .graceful_shutdown_on(end.clone())

@@ -9,7 +9,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use llsd_api::checked::ServerSource;
 use llsd_api::{Distribution, Rejections, check};
-use llsd_render::objects::{ObjectInputs, Owner, objects};
+use llsd_render::objects::{Kind, ObjectInputs, Owner, objects};
 
 use crate::apply::{self, Target, apply};
 use crate::context::Context;
@@ -24,6 +24,9 @@ use crate::view::FirstOperator;
 const RESYNC: Duration = Duration::from_secs(3600);
 /// For an object of somebody else that stands in the way: no watch tells when it goes.
 const RECHECK: Duration = Duration::from_secs(60);
+
+/// For a status that was put off.
+const SOON: Duration = Duration::from_millis(100);
 
 /// For the first operator's Lease, which may be given back before it ends. Looking costs no request.
 const LEASE_RECHECK: Duration = Duration::from_secs(5);
@@ -54,19 +57,32 @@ pub(crate) async fn reconcile(
     guarded: Arc<DeserializeGuard<Distribution>>,
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
+    let (namespace, name) = (guarded.namespace().unwrap_or_default(), guarded.name_any());
+    let is_new = ctx
+        .view
+        .child(Kind::Deployment, &namespace, &name)
+        .is_none();
+    let _turn = if is_new {
+        ctx.turns.urgent().await
+    } else {
+        ctx.turns.ordinary().await
+    };
     let begun = Instant::now();
     let _pass = ctx.health.begin(begun);
-    let outcome = pass(&guarded, &ctx).await;
+    let outcome = pass(&guarded, &ctx, is_new).await;
     let word = outcome.as_ref().map_or_else(Error::word, |_| "done");
     ctx.metrics.count_pass(word, begun.elapsed());
     if outcome.is_ok() {
-        let namespace = guarded.namespace().unwrap_or_default();
-        ctx.patience.regain(&namespace, &guarded.name_any());
+        ctx.patience.regain(&namespace, &name);
     }
     outcome
 }
 
-async fn pass(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Result<Action, Error> {
+async fn pass(
+    guarded: &DeserializeGuard<Distribution>,
+    ctx: &Context,
+    is_new: bool,
+) -> Result<Action, Error> {
     let cr = guarded
         .0
         .as_ref()
@@ -77,6 +93,10 @@ async fn pass(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Result
     }
     let owner = owner(cr);
     let outcome = converge(cr, &owner, ctx).await;
+    if is_new && outcome.is_ok() && ctx.turns.is_anything_urgent() {
+        // It is told how it stands when all others have been started, too.
+        return Ok(Action::requeue(SOON));
+    }
     report(ctx, cr, &owner, &outcome).await?;
     outcome.map(|applied| {
         Action::requeue(if applied.is_complete() {

@@ -15,7 +15,6 @@ mod status;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use llsd_api::checked::Checked;
@@ -58,13 +57,11 @@ impl Applied {
     }
 
     /// The server to ask what it is, if one serves.
-    fn server(&self, owner: &Owner) -> Option<Target> {
-        let deployment = &self.written.deployment;
-        let rollout = Rollout::of(deployment);
+    fn server(&self, owner: &Owner, rollout: &Rollout) -> Option<Target> {
         (rollout.is_serving && rollout.ready > 0).then(|| Target {
             url: service_url(&self.checked, owner),
             tls_secret: self.checked.networking.tls_secret.clone(),
-            generation: deployment.metadata.generation,
+            generation: rollout.generation,
         })
     }
 
@@ -81,8 +78,8 @@ pub(crate) struct Error(Box<kube::Error>);
 
 /// What the cluster shows of a resource.
 pub(crate) struct Seen {
-    /// The Deployment, if it is the resource's.
-    deployment: Option<Deployment>,
+    /// How far the pods are, if there is a Deployment and it is the resource's.
+    rollout: Option<Rollout>,
     /// What the volume says of itself.
     claim: Option<Arc<DynamicObject>>,
     /// Whether the Service is there.
@@ -98,15 +95,16 @@ pub(crate) async fn report(
     owner: &Owner,
     outcome: &Result<Applied, reconcile::Error>,
 ) -> Result<(), Error> {
-    let seen = Seen::of(&ctx.view, owner, outcome);
+    let seen = Seen::of(&ctx.view, owner);
     let (old, version) = ctx.recent.newest(cr);
     let now = Timestamp::now();
     // Kubernetes writes whole seconds; with a fraction the status would never equal what is stored.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let heard = match outcome {
-        Ok(applied) => ctx.polls.follow(owner, applied.server(owner)),
-        Err(_) => None,
-    };
+    let heard = outcome.as_ref().ok().and_then(|applied| {
+        let rollout = seen.rollout.as_ref();
+        let server = rollout.and_then(|rollout| applied.server(owner, rollout));
+        ctx.polls.follow(owner, server)
+    });
     let new = status::status(&status::Facts {
         old: &old,
         generation: cr.metadata.generation,
@@ -147,7 +145,7 @@ pub(crate) async fn report(
 }
 
 impl Seen {
-    fn of(view: &View, owner: &Owner, outcome: &Result<Applied, reconcile::Error>) -> Self {
+    fn of(view: &View, owner: &Owner) -> Self {
         let Owner {
             namespace,
             name,
@@ -159,13 +157,6 @@ impl Seen {
             view.child(kind, namespace, &format!("{name}{suffix}"))
                 .filter(|object| is_ours(object))
         };
-        let deployment = match outcome {
-            Ok(applied) => Some(applied.written.deployment.clone()),
-            Err(_) => child(Kind::Deployment, "").and_then(|object| {
-                let object = serde_json::to_value(&*object).ok()?;
-                serde_json::from_value(object).ok()
-            }),
-        };
         let pods = view.pods.find(namespace, |pod| {
             pod.labels().get(labels::INSTANCE) == Some(name) && problem(pod).is_some()
         });
@@ -175,7 +166,7 @@ impl Seen {
             .collect();
         problems.sort();
         Self {
-            deployment,
+            rollout: child(Kind::Deployment, "").map(|deployment| Rollout::of(&deployment)),
             claim: child(Kind::PersistentVolumeClaim, "-pvc"),
             has_service: child(Kind::Service, "-service").is_some(),
             problems,

@@ -21,8 +21,8 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
+use llsd_render::digest;
 
-use crate::digest;
 use crate::health::Health;
 use crate::metrics::Metrics;
 

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use llsd_adapter_sdk::documents::Description;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 
-use crate::digest::hex;
 use crate::inspect::World;
 
 /// Changes when the load rules do, so that what passed older rules is looked at again.
@@ -224,7 +224,7 @@ fn entry_name(engine: &Engine, digest: &str) -> String {
     RULES.hash(&mut hasher);
     // Covers wasmtime's version, the target and every setting that machine code depends on.
     engine.precompile_compatibility_hash().hash(&mut hasher);
-    let engine = hex(&hasher.0.finalize()[..16]);
+    let engine = HEXLOWER.encode(&hasher.0.finalize()[..16]);
     format!("{}-{engine}{SUFFIX}", digest.trim_start_matches("sha256:"))
 }
 
@@ -294,7 +294,7 @@ fn distrust(owner: u32, mode: u32, forbidden: u32, me: u32) -> Option<String> {
 fn draft(directory: &Dir, parts: &[&[u8]]) -> io::Result<String> {
     let mut random = [0; 12];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let name = format!("draft-{}", hex(&random));
+    let name = format!("draft-{}", HEXLOWER.encode(&random));
     let mut file = directory.open_with(
         &name,
         OpenOptions::new().write(true).create_new(true).mode(0o600),

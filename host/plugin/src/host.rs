@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use llsd_render::digest;
 use wasmtime::component;
 
 use crate::cache::{CompileCache, Entry};
 use crate::compile::{self, CompileError};
-use crate::digest::sha256;
 use crate::engine::Sandbox;
 use crate::inspect::{self, Inspection};
 use crate::limits::Limits;
@@ -117,7 +117,7 @@ impl Host {
                 granted: limits.component_bytes,
             });
         }
-        let digest: Arc<str> = sha256(bytes).into();
+        let digest: Arc<str> = digest::of(bytes).into();
         let component = match self.recall(&digest) {
             Some(component) => component,
             None => self.make(bytes, digest, origin, limits)?,

@@ -5,9 +5,9 @@
 
 use std::fmt;
 
+use llsd_render::digest;
 use wasmtime::Engine;
 
-use crate::digest::sha256;
 use crate::limits::Limits;
 use crate::load::LoadError;
 use crate::structure::{self, Structure};
@@ -95,7 +95,7 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Inspection {
     let mut inspection = Inspection {
         form: form(bytes),
         size: bytes.len(),
-        digest: sha256(bytes),
+        digest: digest::of(bytes),
         world: None,
         contract: None,
         imports: Vec::new(),

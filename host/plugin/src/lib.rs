@@ -13,7 +13,6 @@ mod bindings;
 mod cache;
 mod call;
 mod compile;
-mod digest;
 mod engine;
 mod host;
 mod inspect;
@@ -27,7 +26,6 @@ mod structure;
 
 pub use cache::{CacheError, CompileCache};
 pub use compile::{CompileError, child_main};
-pub use digest::sha256;
 pub use host::{Compiler, Host, HostConfig, HostError, Origin};
 pub use inspect::{CONTRACT, Form, Inspection, World, inspect};
 pub use limits::Limits;

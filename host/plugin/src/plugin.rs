@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use crate::answer::{self, Typed};
 use crate::call::{Bound, Ran};
-use crate::digest::sha256;
 use crate::engine::Sandbox;
 use crate::inspect::World;
 use crate::limits::Limits;
@@ -87,8 +86,6 @@ pub struct RawCalled {
     pub is_remembered: bool,
     /// `sha256:…` of the request.
     pub input: String,
-    /// `sha256:…` of [`RawAnswer::to_json`].
-    pub output: String,
 }
 
 impl Plugin {
@@ -144,7 +141,6 @@ impl Plugin {
             answer,
             fuel,
             memory_bytes,
-            output,
         }) = self.shared.results.recall(&key)
         else {
             let (called, typed) = self.call_guest(request, key.input.clone())?;
@@ -152,7 +148,6 @@ impl Plugin {
                 answer,
                 fuel,
                 memory_bytes,
-                output,
                 ..
             } = called.clone();
             self.shared.results.remember(
@@ -161,7 +156,6 @@ impl Plugin {
                     answer,
                     fuel,
                     memory_bytes,
-                    output,
                 },
             );
             return Ok((called, Some(typed)));
@@ -177,7 +171,6 @@ impl Plugin {
                 duration,
                 is_remembered: true,
                 input,
-                output,
             },
             None,
         ))
@@ -204,7 +197,6 @@ impl Plugin {
             checked.as_ref().err(),
         );
         let (typed, answer) = checked.map_err(|kind| self.fault(request.call(), kind))?;
-        let output = sha256(answer.to_json().as_bytes());
         let answer = Arc::new(answer);
         Ok((
             RawCalled {
@@ -214,7 +206,6 @@ impl Plugin {
                 duration,
                 is_remembered: false,
                 input,
-                output,
             },
             typed,
         ))
@@ -280,7 +271,6 @@ impl Plugin {
                 answer,
                 fuel,
                 input,
-                output,
                 ..
             },
             typed,
@@ -295,7 +285,6 @@ impl Plugin {
             answer,
             fuel,
             input,
-            output,
         })
     }
 }

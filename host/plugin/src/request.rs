@@ -4,9 +4,8 @@
 use llsd_adapter_sdk::documents::{AssemblyRequest, Base, ExpansionRequest, Hints};
 use llsd_adapter_sdk::exchange::Text;
 use llsd_adapter_sdk::{Answer, Detection, Diagnostic, Outcome, Severity};
+use llsd_render::digest;
 use serde_json::{Value, json};
-
-use crate::digest::sha256;
 
 /// A function of the contract with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,11 +78,12 @@ impl Request {
     /// `describe`.
     pub fn digest(&self) -> String {
         match self {
-            Self::Describe => sha256(b""),
+            Self::Describe => digest::of(b""),
             Self::Detect { base, hints } => {
-                sha256(format!(r#"{{"base":{},"hints":{}}}"#, base.json, hints.json).as_bytes())
+                let both = format!(r#"{{"base":{},"hints":{}}}"#, base.json, hints.json);
+                digest::of(both.as_bytes())
             }
-            Self::Expand(request) | Self::Assemble(request) => sha256(request.json.as_bytes()),
+            Self::Expand(request) | Self::Assemble(request) => digest::of(request.json.as_bytes()),
         }
     }
 }

@@ -18,13 +18,12 @@ pub(crate) struct Key {
     pub(crate) input: String,
 }
 
-/// An answer, its price and its digest.
+/// An answer and its price.
 #[derive(Debug, Clone)]
 pub(crate) struct Remembered {
     pub(crate) answer: Arc<RawAnswer>,
     pub(crate) fuel: u64,
     pub(crate) memory_bytes: usize,
-    pub(crate) output: String,
 }
 
 /// How much is remembered.
@@ -122,7 +121,6 @@ mod tests {
             answer,
             fuel: 1,
             memory_bytes: 0,
-            output: String::new(),
         }
     }
 

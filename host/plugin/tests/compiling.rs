@@ -122,7 +122,7 @@ fn same_plugin() {
         .unwrap()
         .call_afresh(&expand("a"))
         .unwrap();
-    assert_eq!((outside.output, outside.fuel), (inside.output, inside.fuel));
+    assert_eq!((outside.answer, outside.fuel), (inside.answer, inside.fuel));
 }
 
 fn out_of_time() {

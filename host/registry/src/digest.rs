@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
@@ -90,13 +91,7 @@ impl Hashing {
     }
 
     pub(crate) fn finish(self) -> Digest {
-        use fmt::Write as _;
-        let mut hex = String::with_capacity(64);
-        for byte in self.sha.finalize() {
-            // Writing into a String cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-        }
-        Digest(hex)
+        Digest(HEXLOWER.encode(&self.sha.finalize()))
     }
 }
 

@@ -40,8 +40,6 @@ pub struct Called<T> {
     pub fuel: u64,
     /// `sha256:…` of the canonical request.
     pub input: String,
-    /// `sha256:…` of the canonical answer.
-    pub output: String,
 }
 
 /// A call that gave no answer: the plugin's fault, or a limit of the host's. Never the user's.

@@ -6,7 +6,7 @@
 
 pub mod adapter;
 mod choose;
-mod digest;
+pub mod digest;
 pub mod distributions;
 mod generate;
 pub mod objects;

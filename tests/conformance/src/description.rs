@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use llsd_adapter_sdk::documents::{Description, Role, ServedSchema};
 use llsd_plugin::{Plugin, Request};
 use llsd_render::adapter::Adapter as _;
+use llsd_render::digest;
 
 use crate::report::Check;
 
@@ -16,7 +17,11 @@ pub(crate) fn is_constant(plugin: &Plugin) -> Check {
     let answers = (0..RUNS).map(|_| plugin.call_afresh(&Request::Describe));
     let different: BTreeSet<String> = answers
         .map(|answer| match answer {
-            Ok(called) => format!("{} with {} fuel", called.output, called.fuel),
+            Ok(called) => format!(
+                "{} with {} fuel",
+                digest::of(called.answer.to_json()),
+                called.fuel
+            ),
             Err(fault) => fault.kind.to_string(),
         })
         .collect();

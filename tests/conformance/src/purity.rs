@@ -20,7 +20,7 @@ pub(crate) fn same_input_same_answer(plugin: &Plugin, answered: &[Answered]) -> 
     {
         let Ok(first) = result else { continue };
         match plugin.call_afresh(request) {
-            Ok(again) if again.output != first.output => {
+            Ok(again) if again.answer != first.answer => {
                 problems.push(format!("{name}: two answers to one request"));
             }
             Ok(again) if again.fuel != first.fuel => {
@@ -52,7 +52,7 @@ pub(crate) fn key_order_does_not_matter(plugin: &Plugin, answered: &[Answered]) 
     {
         let Ok(first) = result else { continue };
         match plugin.call_afresh(&reversed(request)) {
-            Ok(other) if other.output == first.output => {}
+            Ok(other) if other.answer == first.answer => {}
             Ok(_) => problems.push(format!(
                 "{name}: another answer when the keys are in another order"
             )),

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 /// A Kubernetes release that tests run on.
@@ -309,12 +310,7 @@ fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
     for file in &files {
         hash.update(read(file)?.as_bytes());
     }
-    let digest: String = hash
-        .finalize()
-        .iter()
-        .take(6)
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let digest = HEXLOWER.encode(&hash.finalize()[..6]);
     Ok(cache
         .join("testbed")
         .join(format!("{module}-{digest}"))

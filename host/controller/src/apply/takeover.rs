@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ObjectMeta};
 use llsd_api::labels;
+use llsd_render::digest;
 use llsd_render::objects::DESIRED_DIGEST;
 use serde_json::{Map, Value, json};
 
 use super::holds;
-use crate::digest;
 
 /// The first operator's program: manager of what it created.
 const FIRST_OPERATOR: &str = "manager";
@@ -100,7 +100,7 @@ pub(crate) fn keep_owner(live: &DynamicObject, desired: &mut Value, uid: &str) {
 /// the release that runs goes on running.
 pub(crate) fn keep_pods(live: &DynamicObject, desired: &mut Value, takes_any_release: bool) {
     let template = &desired["spec"]["template"];
-    let for_ours = digest::short(&template.to_string());
+    let for_ours = digest::label(&template.to_string());
     let theirs = &live.data["spec"]["template"];
     let is_kept = match live.labels().get(KEPT_FOR) {
         Some(kept_for) => *kept_for == for_ours,

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -18,7 +19,6 @@ use sha2::Sha256;
 use tokio::sync::OnceCell;
 
 use super::conversion;
-use crate::digest;
 use crate::view::View;
 
 /// The operator's own Secret, in the operator's namespace.
@@ -229,7 +229,7 @@ fn mark(key: &[u8], place: &[&str], value: &[u8]) -> String {
         mac.update(&[0]);
     }
     mac.update(value);
-    digest::hex(&mac.finalize().into_bytes())
+    HEXLOWER.encode(&mac.finalize().into_bytes())
 }
 
 #[cfg(test)]

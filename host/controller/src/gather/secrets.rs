@@ -12,12 +12,12 @@ use llsd_adapter_sdk::documents::{Part, ReadAs};
 use llsd_api::FieldPath;
 use llsd_api::checked::{Checked, Reference};
 use llsd_api::conditions::reason;
+use llsd_render::digest;
 use llsd_render::objects::{ConfigPlan, DerivedValues, Owner};
 use llsd_render::{PodVariable, ValueSource};
 
 use super::contents::{self, Contents, Mark};
 use super::{connection, conversion};
-use crate::digest;
 
 /// What is known of the secrets of a resource.
 #[derive(Debug, Default)]

@@ -1,9 +1,13 @@
 //! How far the pods are.
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use k8s_openapi::api::apps::v1::DeploymentStatus;
+use kube::api::DynamicObject;
+use serde::Deserialize;
 
 /// A Deployment on its way to what it should be.
 pub(super) struct Rollout {
+    /// Counts the changes of what it should be.
+    pub(super) generation: Option<i64>,
     /// Pods that should be there; with an autoscaler, what that has decided.
     pub(super) wanted: i32,
     /// Pods that are ready.
@@ -17,15 +21,12 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    pub(super) fn of(deployment: &Deployment) -> Self {
-        let wanted = deployment
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.replicas)
-            .unwrap_or(1);
-        let none = DeploymentStatus::default();
-        let status = deployment.status.as_ref().unwrap_or(&none);
-        let is_observed = status.observed_generation >= deployment.metadata.generation;
+    pub(super) fn of(deployment: &DynamicObject) -> Self {
+        let DynamicObject { metadata, data, .. } = deployment;
+        let wanted = i32::deserialize(&data["spec"]["replicas"]).unwrap_or(1);
+        // Before the cluster has looked at it there is none.
+        let status = DeploymentStatus::deserialize(&data["status"]).unwrap_or_default();
+        let is_observed = status.observed_generation >= metadata.generation;
         let [updated, available, total] = [
             status.updated_replicas,
             status.available_replicas,
@@ -40,6 +41,7 @@ impl Rollout {
                 .find(|one| one.type_ == kind && one.status == status_text)
         };
         Self {
+            generation: metadata.generation,
             wanted,
             ready: status.ready_replicas.unwrap_or_default(),
             is_serving: condition("Available", "True").is_some(),

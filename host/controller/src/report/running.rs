@@ -7,7 +7,8 @@ use super::conditions::Conditions;
 use super::rollout::Rollout;
 
 /// Sets every condition about what runs.
-pub(super) fn report(conditions: &mut Conditions, rollout: Option<&Rollout>, seen: &Seen) {
+pub(super) fn report(conditions: &mut Conditions, seen: &Seen) {
+    let rollout = seen.rollout.as_ref();
     available(conditions, rollout, &seen.problems);
     deployment_ready(conditions, rollout, &seen.problems);
     health_check(conditions, rollout);

@@ -11,16 +11,15 @@ use llsd_api::v1alpha2::{
     PluginIdentity, ResolvedDistribution, ServedModel,
 };
 use llsd_render::objects::{ConfigPlan, Owner, config_map_name, exposed_at, service_url};
-use llsd_render::{Generated, Reason, Refusal, Undecided};
+use llsd_render::{Generated, Reason, Refusal, Undecided, digest};
 
 use super::conditions::Conditions;
 use super::external::external;
-use super::rollout::Rollout;
 use super::{Applied, Seen, running, server};
 use crate::gather::Source;
 use crate::polling::Heard;
 use crate::reconcile::Error;
-use crate::{digest, expand, gather};
+use crate::{expand, gather};
 
 /// More than the status takes.
 const MOST_MODELS: usize = 1024;
@@ -71,20 +70,20 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
         }
         Err(error) => fail(&mut conditions, error),
     }
-    let rollout = seen.deployment.as_ref().map(Rollout::of);
-    running::report(&mut conditions, rollout.as_ref(), seen);
+    let rollout = seen.rollout.as_ref();
+    running::report(&mut conditions, seen);
     if let Ok(applied) = outcome {
-        status.external_providers = external(&applied.checked, rollout.as_ref(), &seen.problems);
+        status.external_providers = external(&applied.checked, rollout, &seen.problems);
     }
-    let is_silent = rollout.as_ref().is_none_or(|rollout| rollout.ready == 0);
+    let is_silent = rollout.is_none_or(|rollout| rollout.ready == 0);
     match heard {
         Some(heard) => server::report(&mut conditions, &mut status, heard, now),
         // There is nobody to ask.
         None if is_silent => conditions.remove(condition::SERVER_ANSWERS),
         None => {}
     }
-    status.available_replicas = rollout.as_ref().map(|rollout| rollout.ready);
-    status.phase = Some(match (outcome, &rollout) {
+    status.available_replicas = rollout.map(|rollout| rollout.ready);
+    status.phase = Some(match (outcome, rollout) {
         (Err(error), _) if error.needs_help() => Phase::Failed,
         (_, None) => Phase::Pending,
         (_, Some(rollout)) if rollout.is_done => Phase::Ready,
@@ -300,7 +299,7 @@ fn config_generation(
             digest: receipt.component.clone(),
         }),
         receipt: Some(digest::of(
-            &[&*receipt.input, &receipt.component, &receipt.output].join("\n"),
+            [&*receipt.input, &receipt.component, &receipt.output].join("\n"),
         )),
     })
 }

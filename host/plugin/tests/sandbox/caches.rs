@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use llsd_plugin::{CacheError, CompileCache, Compiler, Host, HostConfig, Origin, Plugin};
+use llsd_render::digest;
 
 use crate::guests::{Guest, expand};
 
@@ -70,7 +71,7 @@ fn a_component_is_compiled_once() {
         compiled.call(&expand("a")).unwrap(),
         recalled.call(&expand("a")).unwrap(),
     );
-    assert_eq!((one.output, one.fuel), (other.output, other.fuel));
+    assert_eq!((one.answer, one.fuel), (other.answer, other.fuel));
 }
 
 #[test]
@@ -122,8 +123,8 @@ fn an_entry_under_another_name_is_a_miss() {
         ..Guest::default()
     }
     .build();
-    let of_this = llsd_plugin::sha256(&Guest::default().build()).replace("sha256:", "");
-    let of_another = llsd_plugin::sha256(&another).replace("sha256:", "");
+    let of_this = digest::of(Guest::default().build()).replace("sha256:", "");
+    let of_another = digest::of(&another).replace("sha256:", "");
     let swapped = path
         .file_name()
         .unwrap()

@@ -7,9 +7,9 @@ use llsd_adapter_sdk::Detection;
 use llsd_adapter_sdk::documents::{ExpansionRequest, Hints};
 use llsd_plugin::{
     CallReport, Compiler, Host, HostConfig, Limits, Memory, Observer, Origin, Plugin, Request,
-    sha256,
 };
 use llsd_render::adapter::{Adapter as _, FaultKind};
+use llsd_render::digest;
 use serde_json::{Value, json};
 
 use crate::guests::{Guest, expand};
@@ -128,7 +128,7 @@ fn the_same_input_gives_the_same_bytes_and_fuel_in_200_fresh_runs() {
     let first = plugin.call_afresh(&expand("a")).unwrap();
     for _ in 1..200 {
         let again = plugin.call_afresh(&expand("a")).unwrap();
-        assert_eq!((&again.output, again.fuel), (&first.output, first.fuel));
+        assert_eq!((&again.answer, again.fuel), (&first.answer, first.fuel));
         assert_eq!(again.answer.to_json(), first.answer.to_json());
     }
     assert_eq!(witness.ran.load(Ordering::Relaxed), 200);
@@ -144,8 +144,8 @@ fn two_hosts_agree_on_bytes_and_fuel() {
     };
     let (one, other) = (run(), run());
     assert_eq!(
-        (one.output, one.input, one.fuel),
-        (other.output, other.input, other.fuel)
+        (one.answer, one.input, one.fuel),
+        (other.answer, other.input, other.fuel)
     );
 }
 
@@ -213,15 +213,14 @@ fn nothing_is_remembered_when_nothing_may_be() {
 }
 
 #[test]
-fn digests_are_of_the_canonical_texts() {
+fn the_digest_is_of_the_canonical_text() {
     let (plugin, _) = load(&Guest::default(), Memory::default());
     let request = expand("a");
     let called = plugin.call(&request).unwrap();
     let Request::Expand(text) = request else {
         panic!()
     };
-    assert_eq!(called.input, sha256(text.json.as_bytes()));
-    assert_eq!(called.output, sha256(called.answer.to_json().as_bytes()));
+    assert_eq!(called.input, digest::of(&text.json));
     assert_eq!(
         called.answer.to_json(),
         r#"{"output":{"config":{},"id":"a","type":"remote::vllm","wants":[]},"warnings":[]}"#
@@ -231,12 +230,12 @@ fn digests_are_of_the_canonical_texts() {
 #[test]
 fn a_plugin_is_shared_between_threads() {
     let (plugin, _) = load(&Guest::default(), Memory::default());
-    let expected = plugin.call_afresh(&expand("a")).unwrap().output;
+    let expected = plugin.call_afresh(&expand("a")).unwrap().answer;
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..25 {
-                    assert_eq!(plugin.call_afresh(&expand("a")).unwrap().output, expected);
+                    assert_eq!(plugin.call_afresh(&expand("a")).unwrap().answer, expected);
                 }
             });
         }

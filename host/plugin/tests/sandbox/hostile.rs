@@ -325,8 +325,8 @@ fn a_guest_that_counts_its_calls_answers_the_same_each_time() {
     for _ in 0..10 {
         let again = plugin.call_afresh(&expand("a")).unwrap();
         assert_eq!(
-            (again.output, again.fuel),
-            (first.output.clone(), first.fuel)
+            (again.answer, again.fuel),
+            (first.answer.clone(), first.fuel)
         );
     }
 }
@@ -403,7 +403,7 @@ fn neither_memory_nor_the_next_call_notices_what_hostile_guests_did() {
         for plugin in &hostile {
             plugin.call(&expand("a")).unwrap_err();
             let after = good.call_afresh(&expand("a")).unwrap();
-            assert_eq!((&after.output, after.fuel), (&before.output, before.fuel));
+            assert_eq!((&after.answer, after.fuel), (&before.answer, before.fuel));
         }
     };
     round();

@@ -165,7 +165,7 @@ impl Child {
 /// Of a Secret only what is no secret: a plain digest of a short value gives the value away.
 fn digest_of(kind: Kind, object: &Value) -> String {
     if kind != Kind::Secret {
-        return digits(object);
+        return digest::label(&object.to_string());
     }
     let mut shown = object.clone();
     let keys: Vec<_> = object["data"]
@@ -173,13 +173,5 @@ fn digest_of(kind: Kind, object: &Value) -> String {
         .map(|data| data.keys().cloned().collect())
         .unwrap_or_default();
     shown["data"] = json!(keys);
-    digits(&shown)
-}
-
-/// As many hexadecimal digits as a label can hold, and an even number.
-fn digits(object: &Value) -> String {
-    const LONGEST: usize = 62;
-    let mut digits = digest::hex(object.to_string().as_bytes());
-    digits.truncate(LONGEST);
-    digits
+    digest::label(&shown.to_string())
 }

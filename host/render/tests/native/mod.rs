@@ -58,7 +58,6 @@ fn called<T>(answer: T) -> Called<T> {
         answer,
         fuel: 0,
         input: String::new(),
-        output: String::new(),
     }
 }
 
