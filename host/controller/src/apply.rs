@@ -20,6 +20,7 @@ use llsd_api::labels;
 use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired};
 use serde_json::Value;
 
+use crate::turns::Turns;
 use crate::view::{View, mounted_config_maps};
 use write::Pair;
 pub(crate) use write::is_ours;
@@ -54,14 +55,16 @@ pub(crate) struct Written {
 pub(crate) struct Target<'a> {
     pub(crate) client: &'a Client,
     pub(crate) view: &'a View,
+    pub(crate) turns: &'a Turns,
     pub(crate) owner: &'a Owner,
     /// Whether the resource names a distribution and not an image: then pods that were taken over go
     /// on with the release that they run.
     pub(crate) takes_any_release: bool,
 }
 
-/// Brings the cluster to what is desired.
-pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Written, Error> {
+/// Brings the cluster to what is desired. `None`: what starts the pods is there, and the rest is put
+/// off, because other resources wait to be started.
+pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option<Written>, Error> {
     let Desired {
         before,
         deployment,
@@ -73,6 +76,11 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
     let before = look(target, before, &mut shortfalls)?;
     let deployment = Pair::look(target, deployment)?;
     let after = look(target, after, &mut shortfalls)?;
+    if deployment.is_new() && target.turns.is_anything_urgent() {
+        write(target, before, &mut shortfalls).await?;
+        deployment.write(target).await?;
+        return Ok(None);
+    }
 
     let (first, after): (Vec<_>, Vec<_>) = after
         .into_iter()
@@ -91,10 +99,10 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Writte
             shortfalls.push(error);
         }
     }
-    Ok(Written {
+    Ok(Some(Written {
         exposure,
         shortfalls,
-    })
+    }))
 }
 
 impl Error {

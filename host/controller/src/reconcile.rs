@@ -25,7 +25,7 @@ const RESYNC: Duration = Duration::from_secs(3600);
 /// For an object of somebody else that stands in the way: no watch tells when it goes.
 const RECHECK: Duration = Duration::from_secs(60);
 
-/// For a status that was put off.
+/// For what was put off.
 const SOON: Duration = Duration::from_millis(100);
 
 /// For the first operator's Lease, which may be given back before it ends. Looking costs no request.
@@ -69,7 +69,7 @@ pub(crate) async fn reconcile(
     };
     let begun = Instant::now();
     let _pass = ctx.health.begin(begun);
-    let outcome = pass(&guarded, &ctx, is_new).await;
+    let outcome = pass(&guarded, &ctx).await;
     let word = outcome.as_ref().map_or_else(Error::word, |_| "done");
     ctx.metrics.count_pass(word, begun.elapsed());
     if outcome.is_ok() {
@@ -78,11 +78,7 @@ pub(crate) async fn reconcile(
     outcome
 }
 
-async fn pass(
-    guarded: &DeserializeGuard<Distribution>,
-    ctx: &Context,
-    is_new: bool,
-) -> Result<Action, Error> {
+async fn pass(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Result<Action, Error> {
     let cr = guarded
         .0
         .as_ref()
@@ -92,11 +88,9 @@ async fn pass(
         return Ok(Action::await_change());
     }
     let owner = owner(cr);
-    let outcome = converge(cr, &owner, ctx).await;
-    if is_new && outcome.is_ok() && ctx.turns.is_anything_urgent() {
-        // It is told how it stands when all others have been started, too.
+    let Some(outcome) = converge(cr, &owner, ctx).await.transpose() else {
         return Ok(Action::requeue(SOON));
-    }
+    };
     report(ctx, cr, &owner, &outcome).await?;
     outcome.map(|applied| {
         Action::requeue(if applied.is_complete() {
@@ -107,7 +101,12 @@ async fn pass(
     })
 }
 
-async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<Applied, Error> {
+/// `None`: the server is started, and the rest waits until others are started, too.
+async fn converge(
+    cr: &Distribution,
+    owner: &Owner,
+    ctx: &Context,
+) -> Result<Option<Applied>, Error> {
     let checked = check(cr)?;
     if let Some(running) = ctx.view.first_operator(Timestamp::now()) {
         return Err(running.into());
@@ -139,11 +138,12 @@ async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<App
     let target = Target {
         client: &ctx.client,
         view: &ctx.view,
+        turns: &ctx.turns,
         owner,
         takes_any_release: matches!(checked.server, ServerSource::Named(_)),
     };
     let written = apply(target, desired).await?;
-    Ok(Applied::new(checked, gathered, plan, written))
+    Ok(written.map(|written| Applied::new(checked, gathered, plan, written)))
 }
 
 /// A spec that was refused waits for its author, a missing object for its maker; both are watched.

@@ -21,13 +21,13 @@ pub(crate) const GUEST_STACK: usize = 512 << 10;
 /// Frames that a trap names.
 const FRAMES: usize = 16;
 
-/// Guests that run at the same time. They only compute, so that more than there are cores gain
-/// nothing; what they may hold of memory together is bounded.
-const GUESTS: usize = 16;
+/// Guests that run at the same time. They only compute, each for a fraction of a millisecond; what
+/// they may hold of memory together is bounded.
+const GUESTS: usize = 4;
 
 /// What a place keeps of a guest's memory for the next one, overwritten: more than an ordinary call
 /// touches.
-const KEPT_MEMORY: usize = 2 << 20;
+const KEPT_MEMORY: usize = 1 << 20;
 
 /// The engine of a host, and the places for guests in it.
 pub(crate) struct Sandbox {
