@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Config;
 use llsd_controller::{
-    Distributions, Endpoints, Images, Metrics, Polling, Scope, Seen, Settings, install_admission,
-    install_definitions,
+    Distributions, Endpoints, Images, Metrics, Polling, Registries, Scope, Seen, Settings,
+    install_admission, install_definitions,
 };
 use llsd_registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
@@ -85,10 +85,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
     };
     let host = adapters::host_with(&caches, Some(metrics.clone()))?;
     let plugins = adapters::load(&host, &arguments.adapters)?;
-    let registry = Registry::new(llsd_registry::Settings {
+    let registries = Registries::new(Registry::new(llsd_registry::Settings {
         cache_dir: caches.registry(),
         ..arguments.registries.settings()?
-    })?;
+    })?);
+    let registries = Arc::new(registries);
     let keyring = arguments.registries.keyring()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -115,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         let shared = webhooks::Shared {
             client: &client,
             home: &home,
-            images: Images::new(client.clone(), registry.clone(), keyring.clone()),
+            images: Images::new(client.clone(), registries.clone(), keyring.clone()),
             plugins_in_use: plugins_in_use.subscribe(),
             distributions_in_use: distributions_in_use.subscribe(),
             seen: seen.clone(),
@@ -153,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             plugin_selector: arguments.plugin_selector.clone(),
             scope,
             home,
-            registry,
+            registries,
             keyring,
             workers: arguments.workers.max(1),
             identity: arguments.leader_elect.clone(),

@@ -19,7 +19,7 @@ use llsd_render::distributions::{self, KnownDistribution};
 use read::{Read, Reading};
 
 pub(crate) use follow::{Configurations, Follower};
-pub(crate) use registries::Registries;
+pub use registries::Registries;
 
 /// The distributions that resources can name, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq)]

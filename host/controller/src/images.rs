@@ -100,12 +100,7 @@ impl Error {
 
 impl Images {
     /// `mounted` is tried after the credentials of the namespace.
-    pub fn new(client: Client, registry: Registry, mounted: Keyring) -> Self {
-        Self::through(client, Arc::new(Registries::new(registry)), mounted)
-    }
-
-    /// The same through registries that the operator's ConfigMap may redirect.
-    pub(crate) fn through(client: Client, registries: Arc<Registries>, mounted: Keyring) -> Self {
+    pub fn new(client: Client, registries: Arc<Registries>, mounted: Keyring) -> Self {
         Self {
             registries,
             keyrings: Keyrings::new(client, mounted),

@@ -30,7 +30,7 @@ mod serve;
 mod turns;
 mod view;
 
-pub use configuration::Distributions;
+pub use configuration::{Distributions, Registries};
 pub use images::{Error as ImageError, Images};
 pub use install::{InstallError, install_admission, install_definitions};
 pub use metrics::Metrics;

@@ -1,8 +1,9 @@
 //! What the operator counts, for Prometheus.
 //!
-//! Labels come from closed sets and from the names of plugins; nothing that a user writes becomes one.
+//! Labels come from closed sets and from plugins; nothing that a user writes becomes one.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{Method, Request};
@@ -25,6 +26,9 @@ pub struct Metrics {
     registry: Registry,
     passes: Counters<1>,
     pass_seconds: Histogram,
+    rejections: Counters<1>,
+    codes: Mutex<BTreeSet<String>>,
+    image_reads: Counters<1>,
     requests: Counters<1>,
     calls: Counters<3>,
     call_fuel: Counters<2>,
@@ -41,6 +45,9 @@ impl Metrics {
             registry: Registry::with_prefix("llsd"),
             passes: Family::default(),
             pass_seconds: seconds(),
+            rejections: Family::default(),
+            codes: Mutex::default(),
+            image_reads: Family::default(),
             requests: Family::default(),
             calls: Family::default(),
             call_fuel: Family::default(),
@@ -53,6 +60,9 @@ impl Metrics {
             registry,
             passes,
             pass_seconds,
+            rejections,
+            codes: _,
+            image_reads,
             requests,
             calls,
             call_fuel,
@@ -71,6 +81,16 @@ impl Metrics {
             "How long passes took",
             Unit::Seconds,
             pass_seconds.clone(),
+        );
+        registry.register(
+            "rejections",
+            "What was refused of resources, by code",
+            rejections.clone(),
+        );
+        registry.register(
+            "image_reads",
+            "Images that passes asked for: read, or why not",
+            image_reads.clone(),
         );
         registry.register(
             "kubernetes_requests",
@@ -157,6 +177,25 @@ impl Metrics {
     pub(crate) fn count_plugin_transition(&self, reason: &str) {
         self.plugin_transitions
             .get_or_create(&[("reason", reason.to_owned())])
+            .inc();
+    }
+
+    /// Counts something that was refused of a resource. Codes are the plugins' own, so that after a
+    /// number of them the others are counted together.
+    pub(crate) fn count_rejection(&self, code: &str) {
+        const MOST: usize = 100;
+        let mut known = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_shown = known.contains(code) || known.len() < MOST && known.insert(code.to_owned());
+        let code = if is_shown { code } else { "other" };
+        self.rejections
+            .get_or_create(&[("code", code.to_owned())])
+            .inc();
+    }
+
+    /// Counts an image that a pass asked for.
+    pub(crate) fn count_image_read(&self, outcome: &'static str) {
+        self.image_reads
+            .get_or_create(&[("outcome", outcome.to_owned())])
             .inc();
     }
 
@@ -259,6 +298,24 @@ mod tests {
         ] {
             assert_eq!(verb(&method, path, query), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn codes_of_plugins_become_labels_up_to_a_number() {
+        let metrics = Metrics::new();
+        for code in 0..150 {
+            metrics.count_rejection(&format!("code-{code}"));
+        }
+        metrics.count_rejection("code-0");
+        let text = metrics.text();
+        assert!(
+            text.contains("llsd_rejections_total{code=\"code-0\"} 2"),
+            "{text}"
+        );
+        assert!(
+            text.contains("llsd_rejections_total{code=\"other\"} 50"),
+            "{text}"
+        );
     }
 
     #[test]

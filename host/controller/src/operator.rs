@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use kube_lease_manager::LeaseManagerError;
 use llsd_api::Distribution;
 use llsd_plugin::{Host, Plugin};
-use llsd_registry::{Keyring, Registry};
+use llsd_registry::Keyring;
 use llsd_render::objects::Kind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -85,8 +85,8 @@ pub struct Settings {
     pub scope: Scope,
     /// The operator's own namespace, where it keeps what belongs to itself.
     pub home: String,
-    /// How images are read.
-    pub registry: Registry,
+    /// How images and plugins are read.
+    pub registries: Arc<Registries>,
     /// Credentials of the operator itself, tried after those of a resource.
     pub keyring: Keyring,
     /// Resources that are reconciled at the same time.
@@ -136,7 +136,7 @@ pub async fn run(
         plugin_selector,
         scope,
         home,
-        registry,
+        registries,
         keyring,
         workers,
         identity,
@@ -158,7 +158,6 @@ pub async fn run(
     seen.through(&view);
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
-    let registries = Arc::new(Registries::new(registry));
     let configurations = Arc::new(Configurations::default());
     let events = Arc::new(Events::new(client.clone(), identity.clone()));
     let settings = Follower {
@@ -182,7 +181,7 @@ pub async fn run(
     let context = Arc::new(Context {
         client: client.clone(),
         plugins: plugins.clone(),
-        images: Images::through(client.clone(), registries.clone(), keyring),
+        images: Images::new(client.clone(), registries.clone(), keyring),
         configurations,
         wake,
         references,

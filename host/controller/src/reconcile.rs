@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
+use llsd_adapter_sdk::Severity;
 use llsd_api::checked::ServerSource;
 use llsd_api::{Distribution, Rejections, check};
+use llsd_render::Refusal;
 use llsd_render::objects::{Kind, ObjectInputs, Owner, objects};
 
 use crate::apply::{self, Target, apply};
@@ -16,7 +18,7 @@ use crate::context::Context;
 use crate::expand::{self, expand};
 use crate::gather::secrets::{self, resolve_secrets};
 use crate::gather::{self, gather};
-use crate::images::Puller;
+use crate::images::{self, Puller};
 use crate::report::{self, Applied, report};
 use crate::view::FirstOperator;
 
@@ -71,6 +73,12 @@ pub(crate) async fn reconcile(
     let _pass = ctx.health.begin(begun);
     let outcome = pass(&guarded, &ctx).await;
     let word = outcome.as_ref().map_or_else(Error::word, |_| "done");
+    if let Err(error) = &outcome {
+        let codes = error.codes();
+        codes
+            .iter()
+            .for_each(|code| ctx.metrics.count_rejection(code));
+    }
     ctx.metrics.count_pass(word, begun.elapsed());
     if outcome.is_ok() {
         ctx.patience.regain(&namespace, &name);
@@ -117,6 +125,13 @@ async fn converge(
     let puller = Puller::of(&checked, &owner.namespace);
     ctx.references
         .record_pull_secrets(owner, ctx.images.pull_secrets(&puller));
+    let read = match &gathered {
+        Ok(gathered) => gathered.labels.as_ref().map(|_| "Read"),
+        Err(error) => error.image().map(images::Error::reason),
+    };
+    if let Some(outcome) = read {
+        ctx.metrics.count_image_read(outcome);
+    }
     let gathered = gathered?;
     if let Some(plugin) = gathered.proposed_plugin() {
         ctx.plugins.proposals.note(&gathered.image, plugin);
@@ -200,6 +215,19 @@ impl Error {
             Self::Secrets(_) => "secrets",
             Self::Apply(_) => "apply",
             Self::Report(_) => "report",
+        }
+    }
+
+    /// What was refused of the resource, by code: the plugin's, or that it broke a rule of the API.
+    fn codes(&self) -> Vec<&str> {
+        match self {
+            Self::Refused(rejections) => rejections.iter().map(|_| "bad-spec").collect(),
+            Self::Expand(expand::Error::Refused(Refusal::Rejected(found))) => found
+                .iter()
+                .filter(|one| one.severity == Severity::Error)
+                .map(|one| one.code.as_str())
+                .collect(),
+            _ => Vec::new(),
         }
     }
 

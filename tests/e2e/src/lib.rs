@@ -18,5 +18,5 @@ pub use process::Process;
 pub use resource::{STARTER, condition, config_map, minimal, named, ogx_base, on_image, phase};
 pub use rights::{Right, granted};
 pub use shelf::Shelf;
-pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins};
+pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins, registries};
 pub use webhooks::serve_webhooks;

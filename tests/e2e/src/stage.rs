@@ -9,7 +9,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_controller::{Endpoints, Metrics, Scope, Seen, Settings, install_definitions, run};
+use llsd_controller::{
+    Endpoints, Metrics, Registries, Scope, Seen, Settings, install_definitions, run,
+};
 use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
 use llsd_registry::{Keyring, Registry};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
@@ -159,7 +161,7 @@ impl Stage {
             host: host().clone(),
             // Definitions of plugins belong to no namespace; those of other tests are not ours.
             plugin_selector: Some(format!("{SERVED_BY}={namespace}")),
-            registry: Registry::new(llsd_registry::Settings::default()).unwrap(),
+            registries: registries(llsd_registry::Settings::default()),
             keyring: Keyring::empty(),
             workers: 4,
             identity: None,
@@ -178,7 +180,7 @@ impl Stage {
     /// Starts an operator that reaches registries in its own way.
     pub async fn operate_reaching(self, registry: llsd_registry::Settings) -> Operator {
         let settings = Settings {
-            registry: Registry::new(registry).unwrap(),
+            registries: registries(registry),
             ..self.settings().await
         };
         self.operate_with(settings)
@@ -343,4 +345,9 @@ pub fn plugins() -> Vec<Plugin> {
         llsd_builtin::ADAPTERS.iter().map(load).collect()
     };
     LOADED.get_or_init(load).clone()
+}
+
+/// What an operator reads registries through.
+pub fn registries(settings: llsd_registry::Settings) -> Arc<Registries> {
+    Arc::new(Registries::new(Registry::new(settings).unwrap()))
 }

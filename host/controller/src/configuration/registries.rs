@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use llsd_registry::{Error, Mirror, Registry};
 
 /// Gives the client to whoever reads from registries next.
-pub(crate) struct Registries {
+pub struct Registries {
     given: Registry,
     current: Mutex<Registry>,
 }
 
 impl Registries {
     /// Starts with what the operator was given.
-    pub(crate) fn new(given: Registry) -> Self {
+    pub fn new(given: Registry) -> Self {
         Self {
             current: Mutex::new(given.clone()),
             given,

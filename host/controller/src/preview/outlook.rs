@@ -76,7 +76,7 @@ impl Outlook {
             Err(error) => unknown.push(format!("the SchemaPlugins: {}", chain(&error))),
         }
         Ok(Self {
-            images: Images::through(client.clone(), registries, keyring),
+            images: Images::new(client.clone(), registries, keyring),
             client,
             plugins,
             configuration,

@@ -13,8 +13,7 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use llsd_controller::{Endpoints, Settings, install_definitions};
-use llsd_e2e::{Right, Shelf, Stage, granted};
-use llsd_registry::Registry;
+use llsd_e2e::{Right, Shelf, Stage, granted, registries};
 use llsd_testbed::{Access, AuditedRequest, Release, Testbed};
 use tokio::sync::OnceCell;
 
@@ -56,7 +55,7 @@ async fn every_right_that_is_shipped_is_used() {
     let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics_at = metrics.local_addr().unwrap();
     let settings = Settings {
-        registry: Registry::new(shelf.settings()).unwrap(),
+        registries: registries(shelf.settings()),
         identity: Some("first".to_owned()),
         endpoints: Endpoints {
             probes: None,
