@@ -13,8 +13,13 @@ use std::ptr;
 
 /// What WebAssembly counts memory in.
 const PAGE: usize = 64 << 10;
-/// An ordinary call gets by with one request for so many pages.
+/// How much is asked for at a time.
 const STEP: usize = 12;
+
+unsafe extern "C" {
+    /// Where the memory begins that the linker gave to nobody.
+    static __heap_base: u8;
+}
 
 /// Memory between two addresses, of which the part up to `next` is taken.
 pub(crate) struct Arena {
@@ -61,14 +66,13 @@ impl Arena {
     }
 }
 
-// SAFETY: blocks lie between the memory that the module began with and what it was granted since, do
-// not overlap, because `next` moves past each, and are aligned. Nobody else grows the memory.
+// SAFETY: blocks lie behind what the linker placed and before the end of what the module has, do not
+// overlap, because `next` moves past each, and are aligned. Nobody else grows the memory.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.end.get() == 0 {
-            let begin = memory_size(0) * PAGE;
-            self.next.set(begin);
-            self.end.set(begin);
+            self.next.set((&raw const __heap_base).addr());
+            self.end.set(memory_size(0) * PAGE);
         }
         let start = self.next.get().next_multiple_of(layout.align());
         let block = self.take(start, layout.size());

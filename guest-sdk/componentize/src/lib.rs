@@ -11,6 +11,10 @@ use std::process::Command;
 
 use wit_component::ComponentEncoder;
 
+/// Memory that an adapter starts with and an ordinary call does not exceed: growing it takes longer
+/// than using it.
+const HEAP: &str = "link-arg=--initial-heap=1048576";
+
 /// Why there is no component.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -47,7 +51,7 @@ pub enum Error {
 pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args([
-            "build",
+            "rustc",
             "--lib",
             "--profile",
             "guest",
@@ -57,6 +61,7 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
         .args(["--message-format", "json-render-diagnostics"])
         .arg("--target-dir")
         .arg(target_dir)
+        .args(["--", "-C", HEAP])
         .current_dir(folder)
         // A build script's own flags and wrappers are about the host's target.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")

@@ -135,7 +135,7 @@ impl llsd_webhook::Images for AsOperator {
 struct SeenByOperator(Seen);
 
 impl llsd_webhook::Objects for SeenByOperator {
-    fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+    fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
         self.0.has(kind, namespace, name)
     }
 }

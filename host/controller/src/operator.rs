@@ -155,7 +155,7 @@ pub async fn run(
     let references = Arc::new(References::default());
     let plugins = Arc::new(Plugins::new(plugins, plugins_in_use));
     let view = Arc::new(View::new(KINDS.into_iter().chain(routes).chain(bindings)));
-    seen.through(&view);
+    seen.through(&scope, &view);
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
     let configurations = Arc::new(Configurations::default());

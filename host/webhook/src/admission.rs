@@ -51,7 +51,8 @@ fn read(body: &[u8]) -> Result<Request, String> {
     Ok(review.request.ok_or("it holds no request")?)
 }
 
-/// Asks the plugins and, at the same time, looks for what the resource names.
+/// Asks the plugins, and then looks for what the resource names: what was made just before has had
+/// time to be heard of.
 async fn settle(context: &Context, candidate: Candidate) -> Result<Decision, JoinError> {
     let Context {
         client,
@@ -65,19 +66,14 @@ async fn settle(context: &Context, candidate: Candidate) -> Result<Decision, Joi
         mut decision,
     } = candidate;
     let (checked, knowledge) = (Arc::new(checked), knowledge.borrow().clone());
-    let generation = async {
-        let base = base::find(client, images, &knowledge, &namespace, &checked).await;
-        let (base, unread) = match base {
-            Ok(base) => (base, None),
-            Err(notice) => (None, Some(notice)),
-        };
-        let (knowledge, checked) = (knowledge.clone(), checked.clone());
-        let said = spawn_blocking(move || preview(&knowledge, &checked, base)).await?;
-        Ok((said, unread))
+    let base = base::find(client, images, &knowledge, &namespace, &checked).await;
+    let (base, unread) = match base {
+        Ok(base) => (base, None),
+        Err(notice) => (None, Some(notice)),
     };
-    let looking = survey(client, objects.as_ref(), &namespace, &checked);
-    let (missing, generated) = tokio::join!(looking, generation);
-    let (said, unread) = generated?;
+    let asked = checked.clone();
+    let said = spawn_blocking(move || preview(&knowledge, &asked, base)).await?;
+    let missing = survey(objects.as_ref(), &namespace, &checked);
     let notices = missing.into_iter().chain(unread);
     notices.for_each(|one| decision.warn(one));
     match said {

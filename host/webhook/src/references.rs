@@ -1,25 +1,16 @@
 //! Whether the Secrets and ConfigMaps that a resource names are there.
 //!
-//! Only ever warnings: a set of files may be applied in any order. What the process has seen is there;
-//! for what it has not seen the API server is asked, because it may be a moment old. Of Secrets nothing
-//! but metadata is asked for.
+//! Only ever warnings: a set of files may be applied in any order. The API server is not asked: an
+//! admission that waits for requests of its own makes a busy API server busier.
 
-use std::time::Duration;
-
-use futures::future::join_all;
-use kube::Client;
-use kube::api::{Api, DynamicObject};
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource};
 use llsd_api::{FieldPath, Notice};
 use llsd_render::objects::Kind;
 
-/// Warnings are worth no longer wait.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 /// What the process knows of the cluster without asking.
 pub trait Objects: Send + Sync {
-    /// Whether an object is known to be there. A no is no proof that it is not.
-    fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool;
+    /// Whether an object is there, as far as was heard, or nothing of what nobody watches.
+    fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool>;
 }
 
 /// An object of the resource's namespace, and where the resource names it.
@@ -30,18 +21,12 @@ struct Named {
     field: FieldPath,
 }
 
-/// Looks for everything at once. What cannot be asked in time is taken to be there.
-pub(crate) async fn survey(
-    client: &Client,
-    objects: &dyn Objects,
-    namespace: &str,
-    checked: &Checked,
-) -> Vec<Notice> {
-    let mut unseen = names(checked);
-    unseen.retain(|one| !objects.has(one.kind, namespace, &one.name));
-    let ask = join_all(unseen.iter().map(|one| look(client, namespace, one)));
-    let answers = tokio::time::timeout(PATIENCE, ask).await;
-    answers.unwrap_or_default().into_iter().flatten().collect()
+/// Warns of what is known to be missing.
+pub(crate) fn survey(objects: &dyn Objects, namespace: &str, checked: &Checked) -> Vec<Notice> {
+    let mut missing = names(checked);
+    missing.retain(|one| objects.has(one.kind, namespace, &one.name) == Some(false));
+    let notices = missing.into_iter().map(|one| one.notice(namespace));
+    notices.collect()
 }
 
 /// Every object that the resource names, each once.
@@ -104,26 +89,19 @@ fn names(checked: &Checked) -> Vec<Named> {
     once
 }
 
-async fn look(client: &Client, namespace: &str, named: &Named) -> Option<Notice> {
-    let Named { kind, name, field } = named;
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind.resource());
-    // Whoever may not look cannot say that it is missing.
-    let Ok(None) = api.get_metadata_opt(name).await else {
-        return None;
-    };
-    Some(Notice {
-        field: field.clone(),
-        problem: format!("namespace {namespace:?} has no {kind:?} {name:?} yet"),
-        fix: "create it, or correct the name; until then nothing changes".to_owned(),
-    })
+impl Named {
+    fn notice(self, namespace: &str) -> Notice {
+        let Self { kind, name, field } = self;
+        Notice {
+            field,
+            problem: format!("namespace {namespace:?} has no {kind:?} {name:?} yet"),
+            fix: "create it, or correct the name; until then nothing changes".to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use axum::http::{Request, Response, StatusCode};
-    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
@@ -141,60 +119,29 @@ mod tests {
         names(&checked(spec)).iter().map(line).collect()
     }
 
-    /// A process that has seen one object.
-    struct HasSeen(Kind, &'static str);
-
-    impl Objects for HasSeen {
-        fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
-            (kind, namespace, name) == (self.0, "n", self.1)
+    impl<F: Fn(Kind, &str) -> Option<bool> + Send + Sync> Objects for F {
+        fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
+            assert_eq!(namespace, "n");
+            self(kind, name)
         }
     }
 
-    /// An API server that knows of nothing, and the paths that it was asked for.
-    fn empty_cluster(answer: StatusCode) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let asking = asked.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let path = request.uri().path().to_owned();
-            asking.lock().unwrap().push(path);
-            let status = json!({
-                "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": answer.as_u16(),
-                "message": "", "reason": if answer == StatusCode::NOT_FOUND { "NotFound" } else { "Forbidden" },
-            });
-            let body = Body::from(status.to_string().into_bytes());
-            let response = Response::builder().status(answer).body(body).unwrap();
-            std::future::ready(Ok::<_, std::convert::Infallible>(response))
-        });
-        (Client::new(service, "default"), asked)
-    }
-
-    fn with_tls() -> Checked {
-        checked(json!({
+    #[test]
+    fn only_what_is_known_to_be_missing_is_warned_of() {
+        let known = |kind, _: &str| (kind == Kind::ConfigMap).then_some(false);
+        let checked = checked(json!({
             "distribution": {"name": "starter"},
             "networking": {"tls": {"enabled": true, "secretName": "tls", "caBundle": {"configMapName": "ca"}}},
-        }))
-    }
-
-    #[tokio::test]
-    async fn what_was_seen_is_not_asked_for_and_what_was_not_is_missing_only_when_the_api_server_says_so()
-     {
-        let (client, asked) = empty_cluster(StatusCode::NOT_FOUND);
-        let seen = HasSeen(Kind::Secret, "tls");
-        let notices = survey(&client, &seen, "n", &with_tls()).await;
+        }));
+        let problems = |objects: &dyn Objects| {
+            let notices = survey(objects, "n", &checked).into_iter();
+            notices.map(|one| one.problem).collect::<Vec<_>>()
+        };
         assert_eq!(
-            *asked.lock().unwrap(),
-            ["/api/v1/namespaces/n/configmaps/ca"]
+            problems(&known),
+            ["namespace \"n\" has no ConfigMap \"ca\" yet"]
         );
-        let problems: Vec<&str> = notices.iter().map(|one| one.problem.as_str()).collect();
-        assert_eq!(problems, ["namespace \"n\" has no ConfigMap \"ca\" yet"]);
-    }
-
-    #[tokio::test]
-    async fn who_may_not_look_does_not_say_that_something_is_missing() {
-        let (client, asked) = empty_cluster(StatusCode::FORBIDDEN);
-        let seen = HasSeen(Kind::Secret, "ca");
-        assert_eq!(survey(&client, &seen, "n", &with_tls()).await, []);
-        assert_eq!(asked.lock().unwrap().len(), 2);
+        assert_eq!(problems(&|_, _: &str| Some(true)), [""; 0]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub async fn serve_webhooks(
             let server = llsd_webhook::start(llsd_webhook::Settings {
                 client: Client::try_from(config)?,
                 images: Arc::new(NoRegistry),
-                objects: Arc::new(NothingSeen),
+                objects: Arc::new(NoObjects),
                 knowledge: watch::channel(Arc::new(knowledge)).1,
                 listen: ([127, 0, 0, 1], 0).into(),
                 reached: Reached::Directly,
@@ -69,11 +69,11 @@ impl Images for NoRegistry {
     }
 }
 
-/// Watches that have told nothing yet.
-struct NothingSeen;
+/// A cluster without Secrets and ConfigMaps.
+struct NoObjects;
 
-impl Objects for NothingSeen {
-    fn has(&self, _: Kind, _: &str, _: &str) -> bool {
-        false
+impl Objects for NoObjects {
+    fn has(&self, _: Kind, _: &str, _: &str) -> Option<bool> {
+        Some(false)
     }
 }

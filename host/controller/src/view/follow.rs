@@ -221,6 +221,13 @@ fn map<K>(event: Event<K>, slim: impl Fn(K) -> DynamicObject) -> Event<DynamicOb
 }
 
 impl Scope {
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Namespace(served) => served == namespace,
+        }
+    }
+
     pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,

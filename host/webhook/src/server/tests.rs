@@ -56,8 +56,8 @@ impl Images for Nothing {
 }
 
 impl Objects for Nothing {
-    fn has(&self, _: Kind, _: &str, _: &str) -> bool {
-        false
+    fn has(&self, _: Kind, _: &str, _: &str) -> Option<bool> {
+        None
     }
 }
 

@@ -223,7 +223,7 @@ async fn warns_of_missing_secrets_alone(testbed: &Testbed) {
     said.success().unwrap();
     let create = ["create", "secret", "generic", KEYS, "--from-literal=a=b"];
     kubectl(testbed, &create, "").await.success().unwrap();
-    // At once: whether its watch has told of the Secret yet must not matter.
+    // At once: the webhook's own watch has told of it by the time that kubectl asks.
     let said = try_out(testbed, starter, "vllm").await;
     assert!(!said.stderr.contains(&missing), "{}", said.stderr);
     said.success().unwrap();
