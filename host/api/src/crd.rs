@@ -61,16 +61,13 @@ pub(crate) fn yaml(value: &Value) -> String {
 }
 
 /// The structural schema of v1alpha2, as the API server will hold it.
-pub(crate) static V1ALPHA2_SCHEMA: LazyLock<Value> = LazyLock::new(|| version_schema("v1alpha2"));
-
-fn version_schema(name: &str) -> Value {
-    let crd = distribution(None);
-    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    let version = versions.into_iter().find(|version| version["name"] == name);
-    version
-        .map(|version| version["schema"]["openAPIV3Schema"].clone())
-        .unwrap_or_default()
-}
+pub(crate) static V1ALPHA2_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let crd = v1alpha2::Distribution::crd();
+    let mut crd = serde_json::to_value(crd).expect("definitions are JSON");
+    let mut schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take();
+    finish_v1alpha2(&mut schema);
+    schema
+});
 
 fn typed(crd: Value) -> CustomResourceDefinition {
     serde_json::from_value(crd).expect("it was made from one")
@@ -83,12 +80,10 @@ fn distribution(conversion: Option<&Webhook>) -> Value {
     for version in crd["spec"]["versions"].as_array_mut().into_iter().flatten() {
         let is_current = version["name"] == "v1alpha2";
         let schema = &mut version["schema"]["openAPIV3Schema"];
-        tidy(schema);
         if is_current {
-            remove_defaults(schema);
-            add_list_types(schema);
-            rules().for_each(|rule| add_rule(schema, rule));
+            finish_v1alpha2(schema);
         } else {
+            tidy(schema);
             add_v1alpha1_rules(schema);
         }
     }
@@ -96,6 +91,13 @@ fn distribution(conversion: Option<&Webhook>) -> Value {
         crd["spec"]["conversion"] = conversion_stanza(webhook);
     }
     crd
+}
+
+fn finish_v1alpha2(schema: &mut Value) {
+    tidy(schema);
+    remove_defaults(schema);
+    add_list_types(schema);
+    rules().for_each(|rule| add_rule(schema, rule));
 }
 
 fn schema_plugin() -> Value {

@@ -287,6 +287,8 @@ async fn reconcile_all(
     let api = scope.api::<Stored>(&context.client);
     let resources = watcher(api, watcher::Config::default())
         .default_backoff()
+        // Half of a resource, and nobody here asks who wrote it.
+        .modify(|resource| resource.managed_fields_mut().clear())
         .reflect(writer)
         // A controller is told of what there is, and not of what is gone.
         .inspect(move |event| {

@@ -40,6 +40,8 @@ pub(super) fn child(kind: Kind, mut object: DynamicObject) -> DynamicObject {
             }
         }
     }
+    // What was read has room to grow at every place; a copy has none.
+    object.data = object.data.clone();
     object
 }
 
