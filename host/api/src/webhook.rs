@@ -66,8 +66,8 @@ pub fn validating_webhook(webhook: &Webhook) -> Value {
             "name": WEBHOOK_NAME,
             "admissionReviewVersions": ["v1"],
             "clientConfig": webhook.client_config(VALIDATION_PATH),
-            // The operator checks everything again and changes nothing that runs, so a resource that
-            // slips through while nobody answers does no harm. Edits that nobody answers for would.
+            // The operator checks everything again and changes nothing that runs by a resource that
+            // slips through while nobody answers. Edits that nobody answers for would do harm.
             "failurePolicy": "Ignore",
             "matchPolicy": "Equivalent",
             "rules": [{

@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::turns::Turns;
 use crate::view::{View, mounted_config_maps};
 use write::Pair;
-pub(crate) use write::is_ours;
+pub(crate) use write::{fit, is_ours};
 
 /// Why an object was not written.
 #[derive(Debug, thiserror::Error)]

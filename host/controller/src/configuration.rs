@@ -160,8 +160,8 @@ impl Configuration {
     }
 
     /// Where images are read from instead.
-    pub(crate) fn mirrors(&self) -> &[Mirror] {
-        self.mirrors.good.as_deref().unwrap_or_default()
+    pub(crate) fn mirrors(&self) -> Result<InForce<'_, Vec<Mirror>>, Unreadable> {
+        self.mirrors.in_force()
     }
 
     /// Everything that is wrong with the ConfigMap.
@@ -289,10 +289,12 @@ mod tests {
     fn what_was_never_good_is_unknown_rather_than_a_default() {
         let torn = Reading {
             network_policy: Err("flags".to_owned()),
+            mirrors: Err("mirrors".to_owned()),
             ..reading(Err("torn".to_owned()))
         };
         let first = Configuration::after(None, torn);
         assert!(first.network_policy().is_err());
+        assert!(first.mirrors().is_err());
         assert!(image(&first, "starter").is_err());
     }
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use llsd_adapter_sdk::Severity;
 use llsd_adapter_sdk::documents::Hints;
-use llsd_adapter_sdk::{Diagnostic, Severity};
 use llsd_api::checked::Checked;
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
@@ -39,7 +39,7 @@ impl Error {
     /// plugin that failed, because it may be put aside.
     pub(crate) fn waits_for_somebody(&self) -> bool {
         match self {
-            Self::Refused(Refusal::Fault(_) | Refusal::Undecided(Undecided::Fault(_))) => false,
+            Self::Refused(Refusal::Fault(_)) => false,
             Self::Refused(_) | Self::ProposalUnused { .. } => true,
             Self::Panicked(_) => false,
         }
@@ -123,13 +123,8 @@ fn explain(refusal: &Refusal) -> String {
         return refusal.to_string();
     };
     let errors = found.iter().filter(|one| one.severity == Severity::Error);
-    let lines = errors.map(
-        |Diagnostic {
-             field,
-             problem,
-             fix,
-             ..
-         }| format!("{field}: {problem}; {fix}"),
-    );
-    lines.collect::<Vec<_>>().join("\n")
+    errors
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

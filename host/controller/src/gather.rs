@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use crate::configuration::{Configuration, InForce, Missing, Unreadable};
 use crate::images::{self, Images, Puller};
-pub(crate) use cluster::discover;
+pub(crate) use cluster::{ask, discover};
 pub(crate) use contents::Contents;
 
 /// What a resource points at.
@@ -189,6 +189,8 @@ pub(crate) async fn gather(
                 base(text, hints, ConfigSourceKind::Embedded, field)?
             }
             _ => {
+                // Another registry may hold another image of that name.
+                configuration.mirrors()?;
                 let puller = Puller::of(checked, &owner.namespace);
                 let read = images.base_config(&image, &puller).await?;
                 let source = labelled(&read, known, &checked.server)?;
@@ -198,6 +200,9 @@ pub(crate) async fn gather(
         },
         ConfigSource::DistributionDefault => Source::DistributionDefault,
     };
+    if !checked.external.is_empty() {
+        configuration.mirrors()?;
+    }
     Ok(Gathered {
         image,
         source,

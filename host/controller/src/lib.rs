@@ -5,7 +5,8 @@
 //! is running. So every step before `apply` only reads, and `report` runs whatever happened.
 //!
 //! A pass over a resource that has not changed makes no request: what it looks at is in the `view`,
-//! which watches keep up to date, and what it reads is read again only when its version moved.
+//! which watches keep up to date, and what it reads is read again only when its version moved. Only a
+//! secret value that is taken apart is read each time, because it is not kept.
 
 mod apply;
 mod configuration;

@@ -158,6 +158,7 @@ pub async fn run(
     seen.through(&scope, &view);
     let health = Arc::new(Health::new(view.clone()));
     let (wake, woken) = Wake::new();
+    let mut woken = woken.boxed();
     let configurations = Arc::new(Configurations::default());
     let events = Arc::new(Events::new(client.clone(), identity.clone()));
     let settings = Follower {
@@ -220,42 +221,46 @@ pub async fn run(
     let candidacy = match &identity {
         Some(identity) => {
             let candidacy = Candidacy::stand(client.clone(), &home, identity).await?;
+            // Who leads looks at everything first; until then nobody takes what the watches send.
+            let unheard = async {
+                while woken.next().await.is_some() {}
+                std::future::pending().await
+            };
             tokio::select! {
                 () = candidacy.becomes(true) => {}
+                () = unheard => {}
                 () = shutdown.clone() => {
                     candidacy.resign().await;
                     return Ok(());
                 }
             }
             tracing::info!(identity, "leading");
-            Some(Arc::new(candidacy))
+            Some(candidacy)
         }
         None => None,
     };
     lead.send_replace(true);
-    let losing = candidacy.clone();
-    let end = async move {
-        match losing {
-            Some(candidacy) => tokio::select! {
-                () = shutdown => {}
-                () = candidacy.becomes(false) => {}
-            },
-            None => shutdown.await,
-        }
-    };
     // Who serves one namespace may not write in the others.
     let _migration =
         (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client.clone())]));
-    let end = end.boxed().shared();
-    let stop_serving = end.clone().map(|()| drop(serving));
-    futures::join!(
-        reconcile_all(context, &scope, (resources, stored), woken, end),
-        stop_serving,
-    );
-    match candidacy.and_then(Arc::into_inner) {
-        Some(candidacy) if candidacy.is_leading() => candidacy.resign().await,
-        Some(_) => return Err(Error::LeadLost),
-        None => {}
+    let stop_serving = shutdown.clone().map(|()| drop(serving));
+    let leading = async {
+        futures::join!(
+            reconcile_all(context, &scope, (resources, stored), woken, shutdown),
+            stop_serving,
+        );
+    };
+    let Some(candidacy) = candidacy else {
+        leading.await;
+        return Ok(());
+    };
+    tokio::select! {
+        () = leading => {}
+        // Another replica writes from now on: passes under way are cut, and not finished.
+        () = candidacy.becomes(false) => return Err(Error::LeadLost),
+    }
+    if candidacy.is_leading() {
+        candidacy.resign().await;
     }
     Ok(())
 }
@@ -300,7 +305,11 @@ async fn reconcile_all(
     let changes = context.plugins.set.changes();
     // What is not known yet would be taken for missing.
     let known = async {
-        futures::join!(context.view.complete(), context.configurations.current());
+        futures::join!(
+            context.view.complete(),
+            context.plugins.restored(),
+            context.configurations.current(),
+        );
     };
     tokio::select! {
         () = end.clone() => return,

@@ -44,6 +44,8 @@ pub(crate) struct Plugins {
     pub(crate) faults: Faults,
     /// What images wish for.
     pub(crate) proposals: Proposals,
+    /// Whether those that were in use before the operator started are in use again.
+    restored: watch::Sender<bool>,
 }
 
 impl Plugins {
@@ -53,7 +55,15 @@ impl Plugins {
             set: PluginSet::new(given, in_use),
             faults: Faults::default(),
             proposals: Proposals::default(),
+            restored: watch::Sender::new(false),
         }
+    }
+
+    /// Waits until what was in use before the operator started is in use again. Other plugins would
+    /// make other configurations of resources that nobody changed.
+    pub(crate) async fn restored(&self) {
+        // The sender is ours, so that the wait ends by a yes alone.
+        let _ = self.restored.subscribe().wait_for(|is| *is).await;
     }
 }
 

@@ -21,9 +21,9 @@ use llsd_render::objects::{
 use llsd_render::yaml;
 use serde_json::Value;
 
-use crate::apply::{self, takeover};
+use crate::apply;
 use crate::expand::expand;
-use crate::gather::{Contents, Gathered, Source, discover, gather};
+use crate::gather::{Contents, Gathered, Source, gather};
 use crate::reconcile::{Error, owner};
 use crate::view::View;
 
@@ -77,6 +77,7 @@ async fn look_ahead(outlook: &Outlook, cr: &Distribution) -> Result<Preview, Err
         client,
         plugins,
         configuration,
+        cluster,
         images,
         ..
     } = outlook;
@@ -109,7 +110,7 @@ async fn look_ahead(outlook: &Outlook, cr: &Distribution) -> Result<Preview, Err
         secrets_digest: mark,
         owner: &owner,
         image_user: gathered.image_user(),
-        cluster: &discover(client).await,
+        cluster,
         trust: gathered.trust.as_ref(),
         derived: &DerivedValues::default(),
         network_policy: gathered.network_policy,
@@ -156,10 +157,13 @@ impl Live<'_> {
         let live = self.find(desired.kind, &desired.name).await?;
         let after = match &live {
             Some(live) if desired.write == Write::Once => shown(live),
-            Some(live) => {
-                if desired.kind == Kind::Deployment {
-                    takeover::keep_pods(live, &mut desired.object, self.takes_any_release);
-                }
+            // An object of somebody else is left alone.
+            Some(live)
+                if apply::fit(live, &mut desired, self.owner, self.takes_any_release).is_err() =>
+            {
+                shown(live)
+            }
+            Some(_) => {
                 let parameters = PatchParams::apply(FIELD_MANAGER).force().dry_run();
                 let patch = Patch::Apply(&desired.object);
                 let api = self.api(desired.kind);

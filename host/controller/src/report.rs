@@ -23,7 +23,7 @@ use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
 use llsd_render::objects::{ConfigPlan, Kind, Owner, service_url};
 use serde_json::json;
 
-use crate::apply::Written;
+use crate::apply::{Written, is_ours};
 use crate::context::Context;
 use crate::gather::Gathered;
 use crate::polling::Target;
@@ -61,7 +61,8 @@ impl Applied {
         (rollout.is_serving && rollout.ready > 0).then(|| Target {
             url: service_url(&self.checked, owner),
             tls_secret: self.checked.networking.tls_secret.clone(),
-            generation: rollout.generation,
+            // Until the last pod is replaced the server before it answers too.
+            generation: rollout.generation.filter(|_| rollout.is_done),
         })
     }
 
@@ -147,15 +148,11 @@ pub(crate) async fn report(
 impl Seen {
     fn of(view: &View, owner: &Owner) -> Self {
         let Owner {
-            namespace,
-            name,
-            uid,
+            namespace, name, ..
         } = owner;
-        let is_ours =
-            |object: &DynamicObject| object.owner_references().iter().any(|one| one.uid == *uid);
         let child = |kind, suffix: &str| {
             view.child(kind, namespace, &format!("{name}{suffix}"))
-                .filter(|object| is_ours(object))
+                .filter(|object| is_ours(object, owner))
         };
         let pods = view.pods.find(namespace, |pod| {
             pod.labels().get(labels::INSTANCE) == Some(name) && problem(pod).is_some()

@@ -7,7 +7,8 @@ use llsd_adapter_sdk::Detection;
 use llsd_adapter_sdk::documents::{Hints, ServedSchema};
 use serde_json::Value;
 
-use crate::adapter::{Adapter, Fault};
+use crate::adapter::Adapter;
+use crate::generate::Refusal;
 
 /// The dialect, the plugin that serves it, and why.
 #[derive(Clone, Copy)]
@@ -45,9 +46,6 @@ pub enum Undecided {
     /// The base could be written in several.
     #[error("the base configuration could be written in any of {}; name one in spec.distribution.schema, or label the image with io.llamastack.config.schema", .0.join(", "))]
     Ambiguous(Vec<String>),
-    /// A plugin failed while it looked.
-    #[error(transparent)]
-    Fault(#[from] Fault),
 }
 
 /// Chooses among the plugins; where two serve a schema, the first of them.
@@ -55,7 +53,7 @@ pub(crate) fn choose<'a>(
     adapters: &[&'a dyn Adapter],
     base: &Value,
     hints: &Hints,
-) -> Result<Choice<'a>, Undecided> {
+) -> Result<Choice<'a>, Refusal> {
     let served = || {
         adapters
             .iter()
@@ -69,9 +67,11 @@ pub(crate) fn choose<'a>(
                     .map(move |schema| (adapter, schema))
             })
     };
-    let unsupported = |found: &str| Undecided::Unsupported {
-        found: found.to_owned(),
-        supported: unique(served().map(|(_, schema)| schema.id.clone())),
+    let unsupported = |found: &str| {
+        Refusal::Undecided(Undecided::Unsupported {
+            found: found.to_owned(),
+            supported: unique(served().map(|(_, schema)| schema.id.clone())),
+        })
     };
     let find = |reason, is: &dyn Fn(&ServedSchema) -> bool| {
         served()
@@ -112,7 +112,7 @@ pub(crate) fn choose<'a>(
         [one] => {
             find(Reason::Detected, &|schema| schema.id == *one).ok_or_else(|| unsupported(one))
         }
-        _ => Err(Undecided::Ambiguous(candidates)),
+        _ => Err(Undecided::Ambiguous(candidates).into()),
     }
 }
 

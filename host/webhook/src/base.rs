@@ -64,7 +64,7 @@ pub(crate) async fn find(
         };
         let found = match base {
             Some(BaseConfigMap { name, key }) => {
-                let text = config_map(client, namespace, name, key).await;
+                let text = config_map(client, namespace, name, key).await?;
                 let hints = Hints::default();
                 text.map(|text| ImageBase { text, hints })
             }
@@ -102,8 +102,19 @@ fn unread(checked: &Checked, reason: &str) -> Notice {
     }
 }
 
-async fn config_map(client: &Client, namespace: &str, name: &str, key: &str) -> Option<String> {
+async fn config_map(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    key: &str,
+) -> Result<Option<String>, String> {
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let map = api.get_opt(name).await.ok()??;
-    map.data?.remove(key)
+    let found = api.get_opt(name).await.map_err(|error| error.to_string())?;
+    let Some(ConfigMap { data, .. }) = found else {
+        return Ok(None);
+    };
+    match data.unwrap_or_default().remove(key) {
+        Some(text) => Ok(Some(text)),
+        None => Err(format!("the ConfigMap {name:?} has no key {key:?}")),
+    }
 }

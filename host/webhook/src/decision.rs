@@ -178,7 +178,11 @@ impl Remark {
             problem,
             fix,
         } = self;
-        format!("{field}: {problem}; {fix}")
+        let place = match field.as_str() {
+            "" => "base configuration",
+            field => field,
+        };
+        format!("{place}: {problem}; {fix}")
     }
 
     /// Names the field as its author does.

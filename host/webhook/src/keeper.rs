@@ -174,16 +174,17 @@ impl Keeper {
     }
 
     async fn settle(&self, served: Served, next_look: Duration) -> Result<Turn, Error> {
-        if let Some(bundle) = &served.bundle {
-            self.publish(bundle).await;
-        }
+        let is_published = match &served.bundle {
+            Some(bundle) => self.publish(bundle).await,
+            None => true,
+        };
         let serving =
             tls_config(&served.certificate, &served.key).map_err(|reason| self.unusable(reason))?;
         Ok(Turn {
             serving: Arc::new(serving),
             bundle: served.bundle.unwrap_or_default(),
             certificate: served.certificate,
-            next_look,
+            next_look: if is_published { next_look } else { RETRY },
         })
     }
 

@@ -67,7 +67,7 @@ fn read(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
 /// Every rule that the bytes break, or the one reason why they do not load all the same.
 fn problems(inspection: &Inspection, error: &llsd_plugin::LoadError) -> Vec<String> {
     if inspection.problems.is_empty() {
-        return vec![format!("{:#}", anyhow::anyhow!("{error}"))];
+        return vec![llsd_registry::chain(error)];
     }
     inspection
         .problems

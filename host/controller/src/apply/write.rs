@@ -29,11 +29,7 @@ impl Pair {
             .view
             .child(desired.kind, &owner.namespace, &desired.name);
         if let Some(object) = &live {
-            judge(object, &desired, owner)?;
-            takeover::keep_owner(object, &mut desired.object, &owner.uid);
-            if desired.kind == Kind::Deployment {
-                takeover::keep_pods(object, &mut desired.object, target.takes_any_release);
-            }
+            fit(object, &mut desired, owner, target.takes_any_release)?;
         }
         Ok(Self { desired, live })
     }
@@ -108,12 +104,11 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
         .get(&desired.name)
         .await
         .map_err(|error| failure("give", desired.kind, &desired.name, error))?;
-    judge(&found, desired, target.owner)?;
+    let mut desired = desired.clone();
+    fit(&found, &mut desired, target.owner, target.takes_any_release)?;
     if desired.write == Write::Once {
         return Ok(found);
     }
-    let mut desired = desired.clone();
-    takeover::keep_owner(&found, &mut desired.object, &target.owner.uid);
     take_over(target, &found, &desired).await?;
     put(target, &desired, None).await
 }
@@ -184,6 +179,21 @@ async fn put(
         }
     };
     answer.map_err(|error| failure("take", desired.kind, &desired.name, error))
+}
+
+/// Makes what is desired keep what must not change of an object that is there, if it may be written.
+pub(crate) fn fit(
+    live: &DynamicObject,
+    desired: &mut Child,
+    owner: &Owner,
+    takes_any_release: bool,
+) -> Result<(), Error> {
+    judge(live, desired, owner)?;
+    takeover::keep_owner(live, &mut desired.object, &owner.uid);
+    if desired.kind == Kind::Deployment {
+        takeover::keep_pods(live, &mut desired.object, takes_any_release);
+    }
+    Ok(())
 }
 
 /// Whether an object may be written: it is ours, or nobody's and made for us.

@@ -109,7 +109,9 @@ impl Follower {
     }
 
     async fn put_into_force(&self, next: Configuration) {
-        if let Err(error) = self.registries.redirect(next.mirrors()) {
+        if let Ok(mirrors) = next.mirrors()
+            && let Err(error) = self.registries.redirect(mirrors.value)
+        {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "the mirrors cannot be used; those before them stay");
         }

@@ -26,7 +26,8 @@ pub(crate) async fn discover(client: &Client) -> Cluster {
     }
 }
 
-async fn ask(client: &Client) -> Result<Cluster, kube::Error> {
+/// Asks the API server once.
+pub(crate) async fn ask(client: &Client) -> Result<Cluster, kube::Error> {
     let groups = client.list_api_groups().await?;
     let routes = Kind::Route.resource().group;
     let has_routes = groups.groups.iter().any(|group| group.name == routes);

@@ -14,7 +14,7 @@ use super::Plugins;
 use super::fetch::load;
 use super::kept::{self, Kept};
 use super::set::Place;
-use super::terms::Terms;
+use super::terms::{Grant, Terms};
 
 /// What using it needs.
 pub(crate) struct Adoption<'a> {
@@ -78,10 +78,13 @@ impl Adoption<'_> {
 
     /// Uses what is in use for one `SchemaPlugin`, and nothing else. Gives what could not be had.
     pub(super) async fn one(&self, resource: &SchemaPlugin) -> Vec<NotHad> {
-        // What nobody has looked at yet, or is refused, has nothing in use.
-        let (Some(status), Ok(terms)) = (&resource.status, Terms::of(&resource.spec)) else {
+        // What nobody has looked at yet has nothing in use.
+        let Some(status) = &resource.status else {
             return Vec::new();
         };
+        // A spec that is refused takes nothing away from what came before it.
+        let grant =
+            Terms::of(&resource.spec).map_or_else(|_| Grant::default(), |terms| terms.grant);
         let name = resource.name_any();
         let place = |proposed: Option<&str>| Place {
             resource: name.clone(),
@@ -102,7 +105,7 @@ impl Adoption<'_> {
             if in_use.is_some_and(|plugin| plugin.digest() == known.component_digest) {
                 continue;
             }
-            match load_kept(self.host, &kept, known, &terms).await {
+            match load_kept(self.host, &kept, known, &grant).await {
                 Ok(plugin) => set.put(place.clone(), plugin),
                 Err(cause) => not_had.push(NotHad {
                     reference: known.reference.clone(),
@@ -121,14 +124,14 @@ pub(super) async fn load_kept(
     host: &Host,
     kept: &Kept<'_>,
     known: &LoadedPlugin,
-    terms: &Terms,
+    grant: &Grant,
 ) -> Result<Plugin, NotLoaded> {
     let reference = &known.reference;
     let loading = async {
         let named = reference.parse::<Reference>()?;
         let digest = known.component_digest.parse::<Digest>()?;
         let bytes = kept.read(&digest).await?;
-        Ok(load(host, &named, &bytes, terms).await?)
+        Ok(load(host, &named, &bytes, grant).await?)
     };
     let loaded: Result<Plugin, NotLoaded> = loading.await;
     match &loaded {

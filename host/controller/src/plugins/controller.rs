@@ -42,6 +42,8 @@ use crate::report::Events;
 const POLL: Duration = Duration::from_secs(300);
 /// A registry that did not answer is asked again.
 const RETRY: Duration = Duration::from_secs(10);
+/// An API server that did not list the `SchemaPlugin`s is asked again: everybody waits.
+const RESTORE: Duration = Duration::from_secs(1);
 /// What somebody has to mend is tried again: nobody tells us of a push or a signature.
 const RECHECK: Duration = Duration::from_secs(60);
 
@@ -78,6 +80,8 @@ pub(super) struct Context {
     store: Store<Guarded>,
     /// Whether this replica writes.
     leads: watch::Receiver<bool>,
+    /// The uids of those that were deleted. `store` may be told of it later.
+    gone: watch::Receiver<BTreeSet<String>>,
 }
 
 /// Serves `SchemaPlugin`s until it is dropped. A pass may be cut anywhere: the next one starts from
@@ -87,13 +91,14 @@ pub(crate) async fn serve_schema_plugins(
     plugins: Arc<Plugins>,
     leads: watch::Receiver<bool>,
 ) {
+    settings.restore(&plugins).await;
     let api = Api::<Guarded>::all(settings.client.clone());
     let mut watched = watcher::Config::default();
     if let Some(selector) = &settings.selector {
         watched = watched.labels(selector);
     }
     let of_deleted = Api::all(settings.client.clone());
-    let (forgotten, was_forgotten) = watch::channel(());
+    let (forgotten, gone) = watch::channel(BTreeSet::new());
     let deleted = forget_deleted(of_deleted, watched.clone(), plugins.clone(), forgotten);
     let controller = Controller::new(api, watched);
     let context = Arc::new(Context {
@@ -101,12 +106,13 @@ pub(crate) async fn serve_schema_plugins(
         plugins: plugins.clone(),
         store: controller.store(),
         leads: leads.clone(),
+        gone: gone.clone(),
     });
     let serving = controller
         .reconcile_all_on(plugins.faults.changes())
         .reconcile_all_on(plugins.proposals.changes())
         .reconcile_all_on(changes(leads))
-        .reconcile_all_on(changes(was_forgotten))
+        .reconcile_all_on(changes(gone))
         .run(reconcile, error_policy, context)
         .for_each(|outcome| {
             match outcome {
@@ -131,7 +137,7 @@ async fn forget_deleted(
     api: Api<PartialObjectMeta<SchemaPlugin>>,
     watched: watcher::Config,
     plugins: Arc<Plugins>,
-    forgotten: watch::Sender<()>,
+    forgotten: watch::Sender<BTreeSet<String>>,
 ) {
     let mut events = pin!(watcher(api, watched).default_backoff());
     let mut listed = BTreeSet::new();
@@ -143,8 +149,8 @@ async fn forget_deleted(
             }
             Ok(Event::InitDone) => plugins.set.keep_only(&listed),
             Ok(Event::Delete(gone)) => {
+                forgotten.send_modify(|all| all.extend(gone.uid()));
                 plugins.set.retain(&gone.name_any(), &[]);
-                forgotten.send_replace(());
             }
             Ok(Event::Apply(_)) => {}
             Err(error) => tracing::debug!(%error, "the watch of SchemaPlugins starts again"),
@@ -157,12 +163,22 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
         .0
         .as_ref()
         .map_err(|invalid| Error::Unreadable(invalid.error.clone()))?;
+    let action = serve(resource, &ctx).await;
+    let is_gone = |uid: String| ctx.gone.borrow().contains(&uid);
+    if resource.uid().is_some_and(is_gone) {
+        // Deleted before this pass put something into its place.
+        ctx.plugins.set.retain(&resource.name_any(), &[]);
+    }
+    action
+}
+
+async fn serve(resource: &SchemaPlugin, ctx: &Context) -> Result<Action, Error> {
     if resource.metadata.deletion_timestamp.is_some() {
         ctx.plugins.set.retain(&resource.name_any(), &[]);
         return Ok(Action::await_change());
     }
     if !*ctx.leads.borrow() {
-        return Ok(follow(resource, &ctx).await);
+        return Ok(follow(resource, ctx).await);
     }
     let old = resource.status.clone().unwrap_or_default();
     let mut status = old.clone();
@@ -179,12 +195,13 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let action = match Terms::of(&resource.spec) {
         Err(rejections) => {
+            follow(resource, ctx).await;
             let progress = Progress::Refused(rejections.to_string());
             conditions(&mut status, generation, &progress, None, now);
             Action::await_change()
         }
         Ok(terms) => {
-            let pass = Pass::new(&ctx, resource, &terms, now);
+            let pass = Pass::new(ctx, resource, &terms, now);
             let outcome = match &terms.subject {
                 Subject::Plugin(reference) => pass.named(reference, &mut status).await,
                 Subject::Proposals(_) => pass.proposed(&ctx.prefixes(), &mut status).await,
@@ -212,14 +229,9 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
     Ok(action)
 }
 
-/// Uses what the leader has put into use.
+/// Uses what the status says is in use.
 async fn follow(resource: &SchemaPlugin, ctx: &Context) -> Action {
-    let adoption = Adoption {
-        client: &ctx.settings.client,
-        host: &ctx.settings.host,
-        namespace: &ctx.settings.namespace,
-        plugins: &ctx.plugins,
-    };
+    let adoption = ctx.settings.adoption(&ctx.plugins);
     match adoption.one(resource).await.is_empty() {
         true => Action::await_change(),
         false => Action::requeue(RETRY),
@@ -228,6 +240,31 @@ async fn follow(resource: &SchemaPlugin, ctx: &Context) -> Action {
 
 fn error_policy(_: Arc<Guarded>, _: &Error, _: Arc<Context>) -> Action {
     Action::requeue(RETRY)
+}
+
+impl PluginSettings {
+    /// Uses what was in use before this start. What the cluster does not have is left to registries.
+    async fn restore(&self, plugins: &Plugins) {
+        let adoption = self.adoption(plugins);
+        while let Err(error) = adoption.all(self.selector.as_deref()).await {
+            if matches!(&error, kube::Error::Api(answer) if answer.is_not_found()) {
+                // Nobody has installed the definition, so that nothing was in use.
+                break;
+            }
+            tracing::warn!(%error, "the API server did not list the SchemaPlugins");
+            tokio::time::sleep(RESTORE).await;
+        }
+        plugins.restored.send_replace(true);
+    }
+
+    fn adoption<'a>(&'a self, plugins: &'a Plugins) -> Adoption<'a> {
+        Adoption {
+            client: &self.client,
+            host: &self.host,
+            namespace: &self.namespace,
+            plugins,
+        }
+    }
 }
 
 impl Context {

@@ -1,4 +1,5 @@
-//! How often plugins failed. One that fails too often in a row is not asked again.
+//! How often plugins failed. One from a registry that fails too often in a row is not used again; one that
+//! the operator was given has nothing that could take its place.
 //!
 //! A fault is the plugin's, never the user's: a trap, an answer outside the contract, a limit that it
 //! ran into. Being slow on a busy machine does not count.
@@ -8,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::Stream;
 use llsd_render::adapter::{Fault, FaultKind};
-use llsd_render::{Generated, Refusal, Undecided};
+use llsd_render::{Generated, Refusal};
 use tokio::sync::watch;
 
 use super::changes;
@@ -37,9 +38,7 @@ impl Faults {
             Ok(generated) => {
                 self.lock().in_a_row.remove(&generated.receipt.component);
             }
-            Err(Error::Refused(
-                Refusal::Fault(fault) | Refusal::Undecided(Undecided::Fault(fault)),
-            )) => self.failed(fault),
+            Err(Error::Refused(Refusal::Fault(fault))) => self.failed(fault),
             Err(_) => {}
         }
     }
@@ -76,7 +75,7 @@ impl Faults {
         let count = counts.in_a_row.entry(fault.digest.clone()).or_default();
         *count += 1;
         if *count >= MOST && counts.quarantined.insert(fault.digest.clone()) {
-            tracing::warn!(%fault, "the plugin failed {MOST} times in a row and is put aside");
+            tracing::warn!(%fault, "the plugin failed {MOST} times in a row");
             self.changed.send_replace(());
         }
     }

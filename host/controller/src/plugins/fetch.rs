@@ -11,7 +11,7 @@ use llsd_registry::{Cause, Keyring, Policy, PullError, PulledPlugin, Reference, 
 use llsd_render::adapter::Adapter;
 
 use super::load_pulled;
-use super::terms::Terms;
+use super::terms::{Grant, Terms};
 
 /// The key of a CA bundle's ConfigMap.
 const CA_KEY: &str = "ca.crt";
@@ -53,7 +53,7 @@ impl Fetcher<'_> {
         let is_in_use = in_use.is_some();
         let plugin = match in_use {
             Some(plugin) => plugin,
-            None => load(self.host, reference, &pulled.bytes, terms).await?,
+            None => load(self.host, reference, &pulled.bytes, &terms.grant).await?,
         };
         Ok(Fetched {
             pulled,
@@ -137,16 +137,16 @@ pub(super) async fn load(
     host: &Host,
     reference: &Reference,
     bytes: &[u8],
-    terms: &Terms,
+    grant: &Grant,
 ) -> Result<Plugin, PullError> {
-    let (host, limits) = (host.clone(), terms.limits.clone());
+    let (host, limits) = (host.clone(), grant.limits.clone());
     let (named, bytes) = (reference.clone(), bytes.to_vec());
     let loading = tokio::task::spawn_blocking(move || load_pulled(&host, &named, &bytes, &limits));
     let plugin = loading
         .await
         .map_err(|error| PullError::rejected(reference, Stage::Compile, error.to_string()))??;
     let world = world(&plugin);
-    if !terms.worlds.contains(&world) {
+    if !grant.worlds.contains(&world) {
         let problem = format!(
             "it is a {}, and spec.worlds does not allow that",
             name_of(world)

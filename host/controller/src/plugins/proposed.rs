@@ -1,6 +1,8 @@
 //! What images propose under the prefix of a `SchemaPlugin`: each goes the way of a plugin that is
 //! named, in a place of its own.
 
+use std::collections::BTreeMap;
+
 use kube::ResourceExt;
 use llsd_api::schema_plugin::{LoadedPlugin, Proposal, SchemaPluginStatus};
 use llsd_registry::{Denied, Policy, Reference, chain};
@@ -42,7 +44,7 @@ impl Pass<'_> {
         }
         let mut proposals = Vec::new();
         let mut worst = Progress::InUse;
-        for (text, proposed_by) in wanted {
+        for (text, proposed_by) in by_turn(wanted, &known) {
             let Ok(reference) = text.parse::<Reference>() else {
                 continue;
             };
@@ -113,6 +115,13 @@ impl Pass<'_> {
     }
 }
 
+/// Those in use come first: there is room for so many, and they make no way for wishes.
+fn by_turn(wanted: BTreeMap<String, String>, in_use: &[LoadedPlugin]) -> Vec<(String, String)> {
+    let mut all: Vec<_> = wanted.into_iter().collect();
+    all.sort_by_key(|(text, _)| !in_use.iter().any(|one| one.reference == *text));
+    all
+}
+
 /// Why the newest version of a proposal is not in use.
 fn problem(reference: &Reference, progress: &Progress) -> Option<String> {
     match progress {
@@ -121,5 +130,22 @@ fn problem(reference: &Reference, progress: &Progress) -> Option<String> {
             Some(format!("plugin {reference}: {message}"))
         }
         Progress::Stopped(error) => Some(chain(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_do_not_displace_what_is_in_use() {
+        let wanted = ["a/1", "b/1", "c/1"].map(|text| (text.to_owned(), String::new()));
+        let in_use = LoadedPlugin {
+            reference: "c/1".to_owned(),
+            ..LoadedPlugin::default()
+        };
+        let turns = by_turn(wanted.into(), &[in_use]).into_iter();
+        let turns: Vec<String> = turns.map(|(text, _)| text).collect();
+        assert_eq!(turns, ["c/1", "a/1", "b/1"]);
     }
 }

@@ -132,7 +132,8 @@ impl<'a> Pass<'a> {
         let Some(known) = known.filter(|_| self.plugins.set.at(place).is_none()) else {
             return;
         };
-        if let Ok(plugin) = load_kept(self.fetcher.host, &self.kept, known, self.terms).await {
+        if let Ok(plugin) = load_kept(self.fetcher.host, &self.kept, known, &self.terms.grant).await
+        {
             self.plugins.set.put(place.clone(), plugin);
         }
     }
@@ -161,7 +162,8 @@ impl<'a> Pass<'a> {
         if !is_in_use {
             self.plugins.set.put(place, plugin.clone());
         }
-        // Without them the next start needs the registry, and nothing else is lost.
+        // Without them the next start has to wait for the registry, and goes on with what is built in
+        // until it answers.
         if let Err(error) = self.kept.put(&pulled.bytes).await {
             let (digest, error) = (&pulled.layer_digest, chain(&error));
             tracing::warn!(%digest, %error, "the plugin is not kept in the cluster");

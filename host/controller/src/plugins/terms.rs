@@ -20,13 +20,28 @@ pub(crate) struct Terms {
     pub(crate) subject: Subject,
     /// The rule under which its plugins are pulled.
     pub(crate) rule: Rule,
-    pub(crate) limits: Limits,
-    /// Worlds that may be loaded.
-    pub(crate) worlds: Vec<World>,
+    pub(crate) grant: Grant,
     pub(crate) pull_secret: Option<NamespacedName>,
     pub(crate) ca_bundle: Option<NamespacedName>,
     /// Where to fetch from instead.
     pub(crate) mirror: Option<Mirror>,
+}
+
+/// What a plugin may be and use.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    pub(crate) limits: Limits,
+    /// Worlds that may be loaded.
+    pub(crate) worlds: Vec<World>,
+}
+
+impl Default for Grant {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            worlds: vec![World::SchemaAdapter, World::ProviderPack],
+        }
+    }
 }
 
 /// What a `SchemaPlugin` is about.
@@ -73,11 +88,10 @@ impl Terms {
         Ok(Self {
             subject,
             rule,
-            limits,
-            worlds: spec
-                .worlds
-                .clone()
-                .unwrap_or_else(|| vec![World::SchemaAdapter, World::ProviderPack]),
+            grant: Grant {
+                limits,
+                worlds: spec.worlds.clone().unwrap_or(Grant::default().worlds),
+            },
             pull_secret: spec.pull_secret_ref.clone(),
             ca_bundle: spec.ca_bundle_ref.clone(),
             mirror,
@@ -210,12 +224,12 @@ mod tests {
         assert!(terms.rule.require_digest);
         assert_eq!(terms.rule.max_bytes, 1 << 20);
         assert_eq!(
-            (terms.limits.memory_bytes, terms.limits.fuel),
+            (terms.grant.limits.memory_bytes, terms.grant.limits.fuel),
             (32 << 20, 7)
         );
         let mirror = terms.mirror.expect("a mirror");
         assert_eq!(mirror.from, "quay.io/acme/adapters");
-        assert_eq!(terms.worlds.len(), 2);
+        assert_eq!(terms.grant.worlds.len(), 2);
     }
 
     #[test]

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use kube::Client;
 use llsd_plugin::{Host, Plugin};
 use llsd_registry::{Keyring, Registry, chain};
+use llsd_render::objects::Cluster;
 use tokio::sync::watch;
 
 use crate::configuration::{Configuration, Registries};
+use crate::gather::ask;
 use crate::images::Images;
 use crate::plugins::{Adoption, Plugins};
 
@@ -37,13 +39,14 @@ pub struct Outlook {
     pub(super) client: Client,
     pub(super) plugins: Plugins,
     pub(super) configuration: Configuration,
+    pub(super) cluster: Cluster,
     pub(super) images: Images,
     unknown: Vec<String>,
 }
 
 impl Outlook {
     /// Reads all that may be read. Where the operator's settings may not, there are none; a plugin that
-    /// cannot be had is missing.
+    /// cannot be had is missing; a cluster that does not say what it offers is an ordinary one.
     pub async fn read(settings: OutlookSettings) -> Result<Self, llsd_registry::Error> {
         let OutlookSettings {
             client,
@@ -62,8 +65,17 @@ impl Outlook {
                 Configuration::without_config_map()
             }
         };
+        let cluster = match ask(&client).await {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                unknown.push(format!("what the cluster offers: {}", chain(&error)));
+                Cluster::default()
+            }
+        };
         let registries = Arc::new(Registries::new(registry));
-        registries.redirect(configuration.mirrors())?;
+        if let Ok(mirrors) = configuration.mirrors() {
+            registries.redirect(mirrors.value)?;
+        }
         let plugins = Plugins::new(plugins, watch::Sender::new(Arc::default()));
         let adoption = Adoption {
             client: &client,
@@ -80,6 +92,7 @@ impl Outlook {
             client,
             plugins,
             configuration,
+            cluster,
             unknown,
         })
     }

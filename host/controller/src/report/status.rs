@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use llsd_adapter_sdk::Diagnostic;
 use llsd_adapter_sdk::documents::ModelId;
 use llsd_api::checked::ServerSource;
 use llsd_api::conditions::{condition, reason};
@@ -144,14 +143,7 @@ fn warnings(applied: &Applied) -> Vec<String> {
         ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => &[],
     };
     let notices = applied.checked.notices.iter().map(ToString::to_string);
-    let of_plugin = of_plugin.iter().map(
-        |Diagnostic {
-             field,
-             problem,
-             fix,
-             ..
-         }| format!("{field}: {problem}; {fix}"),
-    );
+    let of_plugin = of_plugin.iter().map(ToString::to_string);
     let of_operator = applied.gathered.warnings.iter().cloned();
     notices.chain(of_plugin).chain(of_operator).collect()
 }

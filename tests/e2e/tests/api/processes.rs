@@ -209,6 +209,11 @@ async fn admits_names_of_the_config_map(testbed: &Testbed) {
         refused.contains("spec.providers.inference.provider: "),
         "its base was not looked at: {refused}"
     );
+    let other_key = "{image: 'acme.example/stack:3', schema: llama-stack/0.7, baseConfig: {configMapName: acme-base, key: other}}";
+    let said = try_out(testbed, other_key, "vllm").await;
+    let warning = "the ConfigMap \"acme-base\" has no key \"other\"";
+    assert!(said.stderr.contains(warning), "{}", said.stderr);
+    said.success().unwrap();
     let other = try_out(testbed, "{name: gpu-farm}", "vllm").await;
     let refused = other.failure().unwrap();
     let choices = "no distribution is called \"gpu-farm\"; use one of: acme, ";

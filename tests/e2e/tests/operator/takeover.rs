@@ -115,12 +115,23 @@ async fn assert_moved(operator: &Operator, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_that_the_first_operator_orphaned_belongs_to_its_resource_again() {
-    let stage = Stage::set("take-orphan").await;
+    take_over_without(json!({"ownerReferences": null}), "take-orphan").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_lost_the_label_by_which_it_is_watched_keeps_its_pods() {
+    let labels = json!({"labels": {"app.kubernetes.io/managed-by": null}});
+    take_over_without(labels, "take-unlabelled").await;
+}
+
+/// Takes a Deployment over of whose metadata something was changed.
+async fn take_over_without(metadata: serde_json::Value, prefix: &str) {
+    let stage = Stage::set(prefix).await;
     let name = snapshot!("minimal").recreate(&stage).await;
     let deployments: Api<Deployment> = stage.api();
-    let orphan = Patch::Merge(json!({"metadata": {"ownerReferences": null}}));
+    let change = Patch::Merge(json!({"metadata": metadata}));
     deployments
-        .patch(&name, &PatchParams::default(), &orphan)
+        .patch(&name, &PatchParams::default(), &change)
         .await
         .unwrap();
     let before = Running::of(&stage, &name).await;

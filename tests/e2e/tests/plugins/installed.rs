@@ -25,12 +25,18 @@ impl<'a> Installed<'a> {
             "metadata": { "name": name, "labels": { SERVED_BY: namespace } },
             "spec": spec,
         });
-        let api = Api::all(operator.client.clone());
+        let installed = Self::of(operator, name);
         let resource = serde_json::from_value(resource).unwrap();
-        api.create(&PostParams::default(), &resource).await.unwrap();
+        let parameters = PostParams::default();
+        installed.api.create(&parameters, &resource).await.unwrap();
+        installed
+    }
+
+    /// One that was created before.
+    pub(crate) fn of(operator: &'a Operator, name: String) -> Self {
         Self {
             operator,
-            api,
+            api: Api::all(operator.client.clone()),
             name,
         }
     }

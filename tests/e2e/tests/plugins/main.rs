@@ -8,12 +8,13 @@ mod shadow;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::{ListParams, PostParams};
 use llsd_api::Distribution;
 use llsd_e2e::{Operator, Shelf, condition, config_map, ogx_base, on_image};
 use llsd_testbed::Access;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use installed::Installed;
 
@@ -36,6 +37,15 @@ async fn overtax(operator: &Operator, image: &str) {
 fn is_unsupported(cr: &Distribution) -> bool {
     condition(cr, "ConfigGenerated")
         .is_some_and(|(_, reason, _)| reason == "UnsupportedConfigVersion")
+}
+
+/// Puts a base of ogx into a ConfigMap, and gives what points a resource at it.
+async fn with_base(operator: &Operator) -> Value {
+    let base = json!({ "metadata": { "name": "base" }, "data": { "config.yaml": ogx_base() } });
+    let base: ConfigMap = serde_json::from_value(base).unwrap();
+    let maps = operator.api::<ConfigMap>();
+    maps.create(&PostParams::default(), &base).await.unwrap();
+    json!({ "schema": "ogx/1.0", "baseConfig": { "configMapName": "base" } })
 }
 
 /// The plugin that made a resource's configuration.
@@ -89,20 +99,12 @@ async fn a_published_adapter_serves_at_once_and_again_after_a_start_without_its_
         .await
         .operate_reaching(shelf.settings())
         .await;
-    let installed = Installed {
-        operator: &operator,
-        api: Api::all(operator.client.clone()),
-        name,
-    };
+    let installed = Installed::of(&operator, name);
     installed.wait_for("Ready", "True", "LastGoodInUse").await;
     let map = config_map(&cr);
     // The base is in no cache of the new operator, so it comes from a ConfigMap while the registry is down.
-    let base = json!({ "metadata": { "name": "base" }, "data": { "config.yaml": ogx_base() } });
-    let base: ConfigMap = serde_json::from_value(base).unwrap();
-    let maps = operator.api::<ConfigMap>();
-    maps.create(&PostParams::default(), &base).await.unwrap();
     let change = json!({ "spec": {
-        "distribution": { "schema": "ogx/1.0", "baseConfig": { "configMapName": "base" } },
+        "distribution": with_base(&operator).await,
         "resources": { "models": ["another-model"] },
     }});
     operator.edit("stack", change).await;
@@ -110,6 +112,47 @@ async fn a_published_adapter_serves_at_once_and_again_after_a_start_without_its_
     let cr = operator.wait_for("stack", "generated anew", changed).await;
     assert_eq!(made_by(&cr), "ogx");
     installed.delete().await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_changes_nothing_that_an_adapter_made_even_if_its_spec_is_refused_since() {
+    let shelf = Shelf::start(Access::Anyone).await;
+    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
+    let operator = Operator::start_reaching("restored", shelf.settings()).await;
+    let installed = Installed::create(&operator, json!({ "reference": plugin })).await;
+    installed.wait_for("Ready", "True", "InUse").await;
+    let mut resource = on_image("stack", "quay.io/acme/stack:1");
+    let base = with_base(&operator).await;
+    resource["spec"]["distribution"]
+        .as_object_mut()
+        .unwrap()
+        .extend(base.as_object().unwrap().clone());
+    operator.create(&resource).await;
+    let map = config_map(&operator.wait_until_ready("stack").await);
+    let bad = json!({ "verify": { "level": "enforce", "keys": ["no key"] } });
+    installed.edit(bad).await;
+    installed.wait_for("Admitted", "False", "BadSpec").await;
+
+    let name = installed.name.clone();
+    let operator = operator
+        .stop()
+        .await
+        .operate_reaching(shelf.settings())
+        .await;
+    let change = json!({ "spec": { "resources": { "models": ["another-model"] } } });
+    operator.edit("stack", change).await;
+    let changed = |cr: &Distribution| config_map(cr) != map;
+    let cr = operator.wait_for("stack", "generated anew", changed).await;
+    assert_eq!(made_by(&cr), "ogx");
+    let events = operator.api::<Event>();
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let troubles: Vec<_> = events
+        .into_iter()
+        .filter(|one| one.reason.as_deref() == Some("UnsupportedConfigVersion"))
+        .collect();
+    assert!(troubles.is_empty(), "{troubles:?}");
+    Installed::of(&operator, name).delete().await;
     operator.stop().await;
 }
 
