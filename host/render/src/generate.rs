@@ -124,12 +124,14 @@ pub fn generate(adapters: &[&dyn Adapter], inputs: &Inputs<'_>) -> Result<Genera
         return Err(account.refuse(Vec::new()));
     }
 
+    let wanted = wants.into_iter().chain(assembly.variables);
+    let variables =
+        variables::resolve(checked, wanted).map_err(|problems| account.refuse(problems))?;
     let config = order::like(base, Value::Object(assembly.config));
     let text = yaml::write(&config);
-    let wanted = wants.into_iter().chain(assembly.variables);
     let description = choice.adapter.description();
     Ok(Generated {
-        variables: variables::resolve(checked, wanted),
+        variables,
         startup: assembly.startup,
         counts: assembly.counts,
         models: assembly.models,

@@ -240,7 +240,10 @@ fn check_expose(value: &Value, path: &FieldPath, findings: &mut Findings) -> Opt
 }
 
 fn hostname(name: &str) -> Option<&'static str> {
-    names::subdomain(name.strip_prefix("*.").unwrap_or(name))
+    let name = name.strip_prefix("*.").unwrap_or(name);
+    // DNS limits each part; names within the cluster need not be looked up.
+    let too_long = || name.split('.').any(|part| part.len() > 63);
+    names::subdomain(name).or_else(|| too_long().then_some("has a part longer than 63 characters"))
 }
 
 fn annotations(object: &Object<'_>, findings: &mut Findings) -> BTreeMap<String, String> {

@@ -97,7 +97,7 @@ impl CheckedStorage {
     pub(super) fn derived_variables(&self) -> BTreeMap<String, FieldPath> {
         match &self.sql {
             Some(CheckedSql::PostgresConnectionString { connection_string }) => {
-                ["host", "port", "database", "user", "password"]
+                ["host", "port", "db", "user", "password"]
                     .into_iter()
                     .map(|part| {
                         (

@@ -141,6 +141,10 @@ pub(super) const RULES: &[Rule] = &[
                 "spec.providers.vectorIo.host",
             ),
             example(
+                "{distribution: {name: starter}, providers: {vectorIo: {id: sql, provider: pgvector, secretRefs: {db: {name: s, key: k}}}}, storage: {sql: {type: postgres, connectionString: {name: s, key: k}}}}",
+                "spec.providers.vectorIo.secretRefs.db",
+            ),
+            example(
                 "{distribution: {name: starter}, workload: {overrides: {env: [{name: LLSD_VLLM_API_KEY, value: x}]}}}",
                 "spec.workload.overrides.env[0].name",
             ),

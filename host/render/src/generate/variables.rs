@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use llsd_adapter_sdk::Diagnostic;
 use llsd_adapter_sdk::documents::{Part, ReadAs, Variable};
 use llsd_api::checked::{Checked, Reference};
 
@@ -30,11 +31,21 @@ pub enum ValueSource {
     Literal(String),
 }
 
-/// Sorted by name, each once.
+impl ValueSource {
+    /// Where the resource says so.
+    fn place(&self) -> Option<&str> {
+        match self {
+            Self::Secret(reference) | Self::Part(reference, _) => Some(reference.path.as_str()),
+            Self::Literal(_) => None,
+        }
+    }
+}
+
+/// Sorted by name, each once. A name that two values would share is refused.
 pub(super) fn resolve(
     checked: &Checked,
     wanted: impl IntoIterator<Item = Variable>,
-) -> Vec<PodVariable> {
+) -> Result<Vec<PodVariable>, Vec<Diagnostic>> {
     let references: BTreeMap<&str, &Reference> = checked
         .references()
         .into_iter()
@@ -70,6 +81,102 @@ pub(super) fn resolve(
         )
         .collect();
     resolved.sort();
+    let shared: Vec<Diagnostic> = resolved
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [one, other] if one.name == other.name && one.source != other.source => {
+                Some(refuse(one, other))
+            }
+            _ => None,
+        })
+        .collect();
+    if !shared.is_empty() {
+        return Err(shared);
+    }
     resolved.dedup_by(|a, b| a.name == b.name);
-    resolved
+    Ok(resolved)
+}
+
+fn refuse(one: &PodVariable, other: &PodVariable) -> Diagnostic {
+    let name = &one.name;
+    let needs =
+        |also: &str| format!("needs the variable {name}, which {also} needs for another value");
+    // Texts sort after references.
+    let (field, problem) = match (one.source.place(), other.source.place()) {
+        (Some(first), Some(second)) => (second, needs(first)),
+        (Some(first), None) => (first, needs("the configuration")),
+        (None, _) => ("", format!("two values are asked for the variable {name}")),
+    };
+    Diagnostic::error(
+        "shared-variable",
+        field,
+        problem,
+        "change the id of one of the two providers, or remove one",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use llsd_adapter_sdk::documents::Part;
+    use serde_json::json;
+
+    use super::*;
+
+    fn checked() -> Checked {
+        let document = json!({
+            "apiVersion": "llamastack.io/v1alpha2",
+            "kind": "LlamaStackDistribution",
+            "metadata": {"name": "a"},
+            "spec": {
+                "distribution": {"name": "starter"},
+                "providers": {"inference": {"provider": "vllm", "apiKey": {"name": "s", "key": "k"}}},
+                "storage": {"sql": {"type": "postgres", "connectionString": {"name": "s", "key": "dsn"}}},
+            },
+        });
+        llsd_api::review(document).result.unwrap()
+    }
+
+    fn wanted(env: &str, reference: Option<&str>, value: Option<&str>) -> Variable {
+        Variable {
+            env: env.to_owned(),
+            reference: reference.map(str::to_owned),
+            part: None,
+            value: value.map(str::to_owned),
+            read_as: ReadAs::Text,
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_wanted_twice_for_one_value_is_set_once() {
+        let key = wanted("LLSD_VLLM_API_KEY", None, None);
+        let resolved = resolve(&checked(), [key.clone(), key]).unwrap();
+        assert_eq!(resolved.len(), 1);
+        assert_eq!(resolved[0].name, "LLSD_VLLM_API_KEY");
+    }
+
+    #[test]
+    fn a_variable_that_two_values_would_share_is_refused_where_the_second_stands() {
+        let key = wanted("LLSD_VLLM_API_KEY", None, None);
+        let database = Variable {
+            part: Some(Part::Database),
+            ..wanted(
+                "LLSD_VLLM_API_KEY",
+                Some("LLSD_SQL_CONNECTION_STRING"),
+                None,
+            )
+        };
+        let refused = resolve(&checked(), [database, key.clone()]).unwrap_err();
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0].field, "spec.storage.sql.connectionString");
+        assert_eq!(
+            refused[0].problem,
+            "needs the variable LLSD_VLLM_API_KEY, which spec.providers.inference.apiKey needs for another value"
+        );
+        let text = wanted("LLSD_VLLM_API_KEY", None, Some("x"));
+        let refused = resolve(&checked(), [text, key]).unwrap_err();
+        assert_eq!(refused[0].field, "spec.providers.inference.apiKey");
+        let texts = ["x", "y"].map(|text| wanted("OTEL", None, Some(text)));
+        let refused = resolve(&checked(), texts).unwrap_err();
+        assert_eq!(refused[0].field, "");
+    }
 }
