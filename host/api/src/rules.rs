@@ -11,6 +11,7 @@ mod policy;
 mod schema;
 
 pub(crate) use crd::*;
+pub(crate) use meaning::SHORT_EXTERNAL_ID;
 pub(crate) use policy::{MATCH_CONDITION, POLICY_VARIABLES, SQL_NEEDS_TYPE};
 
 /// Who refuses, in the order of asking.

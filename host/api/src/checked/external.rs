@@ -9,7 +9,11 @@ use super::object;
 use super::providers::{CheckedProvider, ProviderId};
 use crate::field_path::FieldPath;
 use crate::rejection::Findings;
+use crate::rules;
 use crate::v1alpha2::{ExternalProviders, PullPolicy};
+
+/// The init container of a provider is called `install-provider-<id>`, in 63 characters at most.
+const LONGEST_ID: usize = 63 - "install-provider-".len();
 
 /// A provider in an image of its own.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,9 +49,13 @@ pub(super) fn check(
                 .index(position);
             let id = &provider.provider_id;
             let id_path = path.field("providerId");
-            // The id names an init container, which takes fewer characters than the server does.
-            let fix = "use lower-case letters, digits and \"-\"";
-            object::typed_text(id, &id_path, names::label(id), fix, findings);
+            if id.len() > LONGEST_ID {
+                findings.breaks(&rules::SHORT_EXTERNAL_ID, &id_path);
+            } else {
+                // The id names an init container, which takes fewer characters than the server does.
+                let fix = "use lower-case letters, digits and \"-\"";
+                object::typed_text(id, &id_path, names::label(id), fix, findings);
+            }
             let image = &provider.image;
             object::typed_text(
                 image,

@@ -17,7 +17,20 @@ const fn rule(
     }
 }
 
+pub(crate) const SHORT_EXTERNAL_ID: Rule = rule(
+    "short-external-id",
+    (
+        "is longer than 46 characters, and the container that installs the provider is named after it",
+        "use at most 46 lower-case letters, digits and \"-\"",
+    ),
+    &[example(
+        "{distribution: {name: starter}, externalProviders: {inference: [{providerId: a23456789-123456789-123456789-123456789-1234567, image: a}]}}",
+        "spec.externalProviders.inference[0].providerId",
+    )],
+);
+
 pub(super) const RULES: &[Rule] = &[
+    SHORT_EXTERNAL_ID,
     rule(
         "names",
         (
