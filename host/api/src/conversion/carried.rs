@@ -76,7 +76,10 @@ pub(super) fn exchange(
         attach(&mut target, direction.taken, taken);
     }
     if direction.reports_conflicts && !conflicts.is_empty() {
-        attach(&mut target, CONFLICTS, conflicts);
+        // Earlier ones stay until somebody has read them and removes the annotation.
+        let mut all = detach(&mut target, CONFLICTS).unwrap_or_default();
+        all.extend(conflicts);
+        attach(&mut target, CONFLICTS, all);
     }
     target
 }

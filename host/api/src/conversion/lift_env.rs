@@ -139,7 +139,11 @@ fn lift(
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
-        all.extend(models.into_iter().map(Value::Object));
+        for model in models {
+            if !all.iter().any(|known| registers(known, &model)) {
+                all.push(Value::Object(model));
+            }
+        }
         put(&mut document, "/spec/resources/models", Value::Array(all));
     }
     let name = |variable: &Value| variable["name"].as_str().unwrap_or_default().to_owned();
@@ -223,6 +227,14 @@ fn provider<'a>(
     Some(entry)
 }
 
+/// Whether an entry of `resources.models` registers what a variable asks for. Two variables often
+/// name one model.
+fn registers(entry: &Value, model: &Map<String, Value>) -> bool {
+    let name = entry.get("name").unwrap_or(entry);
+    let is_at = |provider| entry.get("provider") == Some(provider);
+    Some(name) == model.get("name") && model.get("provider").is_none_or(is_at)
+}
+
 fn note(position: usize, name: &str, problem: &str, fix: &str, findings: &mut Findings) {
     let path = FieldPath::spec()
         .at(&["workload", "overrides", "env"])
@@ -230,14 +242,16 @@ fn note(position: usize, name: &str, problem: &str, fix: &str, findings: &mut Fi
     findings.note(&path, format!("{name} stays a variable: {problem}"), fix);
 }
 
+/// Of a variable that is repeated, the last counts.
 fn position(env: &[Value], name: &str) -> Option<usize> {
-    env.iter().position(|variable| variable["name"] == name)
+    env.iter().rposition(|variable| variable["name"] == name)
 }
 
+/// The value of a variable, unless the kubelet would put others into it.
 fn literal<'a>(env: &'a [Value], name: &str) -> Option<&'a str> {
     env[position(env, name)?]["value"]
         .as_str()
-        .filter(|value| !value.is_empty())
+        .filter(|value| !value.is_empty() && !value.contains("$("))
 }
 
 fn secret(variable: &Value) -> Option<Value> {

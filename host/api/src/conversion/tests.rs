@@ -3,7 +3,7 @@ mod lifted;
 mod properties;
 mod round_trips;
 
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::*;
 

@@ -50,6 +50,33 @@ fn an_edit_of_the_very_place_wins_and_is_reported() {
 }
 
 #[test]
+fn a_second_conflict_is_reported_beside_the_first() {
+    let document = v1alpha2(
+        "{distribution: {name: starter}, networking: {expose: {hostname: h}}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
+    );
+    let mut old = down(&document);
+    old["spec"]["network"]["exposeRoute"] = json!(false);
+    let first = up(&old);
+    let mut old = down(&first);
+    old["spec"]["server"]["autoscaling"]["targetCPUUtilizationPercentage"] = json!(90);
+    let second = up(&old);
+    let places = |document: &Value| -> Vec<String> {
+        let text = annotation(document, CONFLICTS).unwrap();
+        let conflicts: Map<String, Value> = serde_json::from_str(text).unwrap();
+        conflicts.keys().cloned().collect()
+    };
+    assert_eq!(places(&first), ["/spec/networking/expose"]);
+    assert_eq!(
+        places(&second),
+        [
+            "/spec/networking/expose",
+            "/spec/workload/autoscaling/targetCPUUtilization",
+            "/spec/workload/autoscaling/targetCPUUtilizationPercentage"
+        ]
+    );
+}
+
+#[test]
 fn a_field_does_not_come_back_without_the_sibling_that_gave_it_meaning() {
     let document = v1alpha2(
         "{distribution: {name: s}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",

@@ -82,3 +82,45 @@ fn a_variable_that_cannot_be_lifted_stays_with_the_reason() {
         [""; 0]
     );
 }
+
+#[test]
+fn a_model_that_two_variables_name_is_registered_once() {
+    let lifted = lift_env(v1alpha2(
+        "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}, {name: VLLM_INFERENCE_MODEL, value: m}, {name: INFERENCE_MODEL, value: m}]}}}",
+    ));
+    assert_eq!(
+        lifted.document["spec"]["resources"]["models"],
+        json!([{ "name": "m" }])
+    );
+    assert_eq!(lifted.lifted.len(), 3);
+    assert!(crate::review(lifted.document).result.is_ok());
+
+    let lifted = lift_env(v1alpha2(
+        "{distribution: {name: starter}, resources: {models: [m]}, workload: {overrides: {env: [{name: OLLAMA_URL, value: 'http://o'}, {name: VLLM_URL, value: 'http://v'}, {name: VLLM_INFERENCE_MODEL, value: m}, {name: INFERENCE_MODEL, value: m}]}}}",
+    ));
+    assert_eq!(
+        lifted.document["spec"]["resources"]["models"],
+        json!(["m", { "name": "m", "provider": "vllm" }])
+    );
+}
+
+#[test]
+fn a_value_made_of_other_variables_stays_and_of_a_repeated_variable_the_last_counts() {
+    let stays = "{distribution: {name: starter}, workload: {overrides: {env: [{name: HOST, value: v}, {name: VLLM_URL, value: 'http://$(HOST):8000'}]}}}";
+    let lifted = lift_env(v1alpha2(stays));
+    assert_eq!(lifted.document, v1alpha2(stays));
+    assert_eq!(
+        lifted.notices[0].field.as_str(),
+        "spec.workload.overrides.env[1]"
+    );
+
+    let lifted = lift_env(v1alpha2(
+        "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://first'}, {name: VLLM_URL, value: 'http://last'}]}}}",
+    ));
+    assert_eq!(
+        lifted.document["spec"],
+        yaml(
+            "{distribution: {name: starter}, providers: {inference: {provider: vllm, endpoint: 'http://last'}}}"
+        )
+    );
+}
