@@ -87,7 +87,9 @@ pub(crate) fn choose<'a>(
         return find(Reason::Stated, &|schema| schema.id == *stated)
             .ok_or_else(|| unsupported(stated));
     }
-    if let Some(version) = &hints.server_version {
+    // What is no number, such as `latest`, says nothing about the release.
+    let numbered = |version: &&String| !release(version).is_empty();
+    if let Some(version) = hints.server_version.as_ref().filter(numbered) {
         // The release alone does not say the product: llama-stack and ogx number differently, and
         // their ranges do not meet.
         if let Some(choice) = find(Reason::ServerVersion, &|schema| includes(schema, version)) {
@@ -126,9 +128,11 @@ fn includes(schema: &ServedSchema, version: &str) -> bool {
     version >= release(&schema.from) && newest
 }
 
-/// `0.7.3rc1` counts as `0.7.3`.
+/// `0.7.3rc1` and `v0.7.3` count as `0.7.3`; empty: there is no number.
 fn release(text: &str) -> Vec<u64> {
-    text.split('.')
+    text.trim()
+        .trim_start_matches('v')
+        .split('.')
         .map_while(|part| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
             digits.parse().ok()

@@ -9,7 +9,9 @@ use std::path::Path;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::Checked;
 use llsd_api::checked::{ConfigSource, ServerSource};
-use llsd_render::{Generated, Inputs, Refusal, Surroundings, distributions, generate, yaml};
+use llsd_render::{
+    Generated, Inputs, Reason, Refusal, Surroundings, distributions, generate, yaml,
+};
 use native::Native;
 use serde_json::Value;
 
@@ -22,16 +24,20 @@ fn checked(text: &str) -> Checked {
 }
 
 fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Refusal> {
-    let starter = &distributions::builtin()["starter"];
-    let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
     let hints = Hints {
         schema: schema.map(str::to_owned),
         ..Hints::default()
     };
+    generated_with(checked, &hints)
+}
+
+fn generated_with(checked: &Checked, hints: &Hints) -> Result<Generated, Refusal> {
+    let starter = &distributions::builtin()["starter"];
+    let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
     let inputs = Inputs {
         checked,
         base: &base,
-        hints: &hints,
+        hints,
         surroundings: &Surroundings::with_unread_images(checked),
     };
     generate(&[&Native::new()], &inputs)
@@ -58,6 +64,30 @@ fn every_sample_generates_and_always_the_same() {
         count += 1;
     }
     assert!(count >= 5, "{count}");
+}
+
+#[test]
+fn a_release_decides_however_it_is_written_and_what_is_no_release_decides_nothing() {
+    let checked = checked(include_str!("../../../samples/minimal.yaml"));
+    let decided = |version: &str| {
+        let hints = Hints {
+            server_version: Some(version.to_owned()),
+            ..Hints::default()
+        };
+        generated_with(&checked, &hints).map(|generated| generated.reason)
+    };
+    for version in ["0.7.1", "v0.7.1", " 0.7.1\n", "0.7.3rc1"] {
+        assert_eq!(
+            decided(version).unwrap(),
+            Reason::ServerVersion,
+            "{version}"
+        );
+    }
+    for version in ["latest", "main", ""] {
+        assert_eq!(decided(version).unwrap(), Reason::Detected, "{version}");
+    }
+    let refused = decided("v9.9").unwrap_err();
+    assert!(matches!(refused, Refusal::Undecided(_)), "{refused}");
 }
 
 #[test]
