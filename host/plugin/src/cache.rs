@@ -8,9 +8,10 @@
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirBuilder, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, DirBuilder, DirEntry, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use llsd_adapter_sdk::documents::Description;
@@ -28,6 +29,12 @@ const MAC: usize = 32;
 
 /// The file that holds the key of a directory of its own.
 const KEY_FILE: &str = "key";
+
+/// How files begin that are not whole yet.
+const DRAFT: &str = "draft-";
+
+/// After this long a draft has lost whoever wrote it.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// How entries end.
 const SUFFIX: &str = ".code";
@@ -199,10 +206,15 @@ impl CompileCache {
         let mut entries = Vec::new();
         for entry in self.directory.entries()? {
             let entry = entry?;
-            let name = entry.file_name();
-            if name.to_str().is_some_and(|name| name.ends_with(SUFFIX)) {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.ends_with(SUFFIX) {
                 let metadata = entry.metadata()?;
                 entries.push((metadata.mtime(), metadata.len(), name));
+            } else if name.starts_with(DRAFT) && is_abandoned(&entry) {
+                // Another process may have been quicker.
+                let _ = self.directory.remove_file(&name);
             }
         }
         entries.sort();
@@ -216,6 +228,12 @@ impl CompileCache {
         }
         Ok(())
     }
+}
+
+fn is_abandoned(draft: &DirEntry) -> bool {
+    let modified = draft.metadata().and_then(|metadata| metadata.modified());
+    let age = modified.map(|at| SystemTime::now().duration_since(at.into_std()));
+    matches!(age, Ok(Ok(age)) if age > ABANDONED)
 }
 
 /// The file name of a component's machine code for this engine.
@@ -294,7 +312,7 @@ fn distrust(owner: u32, mode: u32, forbidden: u32, me: u32) -> Option<String> {
 fn draft(directory: &Dir, parts: &[&[u8]]) -> io::Result<String> {
     let mut random = [0; 12];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let name = format!("draft-{}", HEXLOWER.encode(&random));
+    let name = format!("{DRAFT}{}", HEXLOWER.encode(&random));
     let mut file = directory.open_with(
         &name,
         OpenOptions::new().write(true).create_new(true).mode(0o600),
@@ -326,5 +344,20 @@ mod tests {
             "is open to others (mode 770)"
         );
         assert_eq!(distrust(7, 0o40700, 0o022, 0).unwrap(), "belongs to user 7");
+    }
+
+    #[test]
+    fn drafts_that_nobody_finished_are_removed_and_young_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("code");
+        let cache = CompileCache::open(&path).unwrap();
+        let old = draft(&cache.directory, &[b"half"]).unwrap();
+        let young = draft(&cache.directory, &[b"half"]).unwrap();
+        let two_hours_ago = SystemTime::now() - 2 * ABANDONED;
+        let file = std::fs::File::options().write(true).open(path.join(&old));
+        file.unwrap().set_modified(two_hours_ago).unwrap();
+        cache.make_room().unwrap();
+        assert!(!path.join(old).exists());
+        assert!(path.join(young).exists());
     }
 }
