@@ -24,12 +24,11 @@ pub use external::CheckedExternal;
 pub use networking::{CheckedNetworking, DEFAULT_PORT, Expose};
 pub use providers::{CheckedProvider, ProviderId};
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
-pub use secrets::{Reference, TextOrReference, VARIABLE_PREFIX, variable};
+pub use secrets::{Reference, TextOrReference, variable};
 pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 pub use storage::{CheckedKv, CheckedSql, CheckedStorage};
 pub use workload::{
     CheckedAutoscaling, CheckedBudget, CheckedVolume, CheckedWorkload, DEFAULT_MOUNT_PATH,
-    DEFAULT_VOLUME_SIZE,
 };
 
 use crate::conversion::was_made_in_v1alpha1;
@@ -238,7 +237,7 @@ fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Ch
 }
 
 /// Longest name whose children (`<name>-network-policy`) still have names that the cluster takes.
-pub const LONGEST_NAME: usize = 48;
+const LONGEST_NAME: usize = 48;
 
 fn check_name(distribution: &Distribution, findings: &mut Findings) {
     let Some(name) = &distribution.metadata.name else {

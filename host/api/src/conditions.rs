@@ -54,14 +54,8 @@ pub mod reason {
     pub const CONFIG_GENERATION_SUCCEEDED: &str = "ConfigGenerationSucceeded";
     /// The configuration could not be generated; the message says why.
     pub const CONFIG_GENERATION_FAILED: &str = "ConfigGenerationFailed";
-    /// The image says nothing about its configuration.
-    pub const MISSING_CONFIG_LABELS: &str = "MissingConfigLabels";
     /// No installed plugin serves the schema.
     pub const UNSUPPORTED_CONFIG_VERSION: &str = "UnsupportedConfigVersion";
-    /// A new operator cannot generate what an older one did.
-    pub const UPGRADE_CONFIG_FAILURE: &str = "UpgradeConfigFailure";
-    /// A model, tool or shield has no provider.
-    pub const MISSING_PROVIDER_FOR_RESOURCE: &str = "MissingProviderForResource";
     /// Every reference leads to a key.
     pub const ALL_SECRETS_FOUND: &str = "AllSecretsFound";
     /// A Secret does not exist.

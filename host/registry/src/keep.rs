@@ -7,7 +7,7 @@
 use crate::digest::Digest;
 
 /// What fits into one ConfigMap with room for its metadata; base64 is not counted by the API server.
-pub const PART_BYTES: usize = 900 << 10;
+const PART_BYTES: usize = 900 << 10;
 /// 16 parts are 14 MiB: the largest component any rule is expected to allow.
 pub const MAX_PARTS: usize = 16;
 

@@ -56,6 +56,6 @@ pub use layer::Error as LayerError;
 pub use manifest::Platform;
 pub use mirror::{Mirror, Mirrors};
 pub use plugin::{Cause, PullError, PulledPlugin, Pushed, Stage, Verdict};
-pub use policy::{DEFAULT_MAX_BYTES, Denied, Policy, Rule};
-pub use reference::{DEFAULT_REGISTRY, ParseReferenceError, Reference};
+pub use policy::{Denied, Policy, Rule};
+pub use reference::{ParseReferenceError, Reference};
 pub use settings::{Limits, ProxySettings, Retry, Settings, Timeouts};

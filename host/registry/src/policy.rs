@@ -5,7 +5,7 @@ use crate::reference::Reference;
 use crate::signature::Verification;
 
 /// 4 MiB: three times the largest adapter we ship.
-pub const DEFAULT_MAX_BYTES: u64 = 4 << 20;
+const DEFAULT_MAX_BYTES: u64 = 4 << 20;
 
 /// The terms for everything under one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::digest::Digest;
 
 /// The registry that a name without a host means.
-pub const DEFAULT_REGISTRY: &str = "docker.io";
+pub(crate) const DEFAULT_REGISTRY: &str = "docker.io";
 
 /// A parsed reference. `Display` writes it in full.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ impl Reference {
     }
 
     /// The same repository under another tag, not pinned.
-    pub fn with_tag(&self, tag: &str) -> Result<Self, ParseReferenceError> {
+    pub(crate) fn with_tag(&self, tag: &str) -> Result<Self, ParseReferenceError> {
         check_tag(tag).map_err(|(problem, fix)| ParseReferenceError {
             text: format!("{}:{tag}", self.name()),
             problem,

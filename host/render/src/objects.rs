@@ -15,7 +15,8 @@ mod environment;
 mod exposure;
 mod external;
 mod network_policy;
-mod pod;
+pub(crate) mod pod;
+mod quantity;
 mod role_binding;
 mod service;
 pub(crate) mod tls;
@@ -131,6 +132,7 @@ pub struct Desired {
 pub fn objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Rejections> {
     let &ObjectInputs { checked, owner, .. } = inputs;
     refuse_file_from_elsewhere(checked, owner)?;
+    pod::refuse_collisions(inputs)?;
     let (once, converge) = (Write::Once, Write::Converge);
     let (essential, optional) = (Need::Essential, Need::Optional);
     let account = ServiceAccount {
@@ -214,16 +216,14 @@ fn refuse_file_from_elsewhere(checked: &Checked, owner: &Owner) -> Result<(), Re
         ConfigSource::Override {
             namespace: Some(namespace),
             ..
-        } if !namespace.is_empty() && *namespace != owner.namespace => {
-            Err(Rejections::from(Rejection {
-                field: FieldPath::spec().at(&["overrideConfig", "configMapNamespace"]),
-                problem: format!(
-                    "{namespace:?} is not the namespace of the resource, and its pods cannot read ConfigMaps of another"
-                ),
-                fix: "copy the ConfigMap to the namespace of the resource and remove the field"
-                    .to_owned(),
-            }))
-        }
+        } if *namespace != owner.namespace => Err(Rejections::from(Rejection {
+            field: FieldPath::spec().at(&["overrideConfig", "configMapNamespace"]),
+            problem: format!(
+                "{namespace:?} is not the namespace of the resource, and its pods cannot read ConfigMaps of another"
+            ),
+            fix: "copy the ConfigMap to the namespace of the resource and remove the field"
+                .to_owned(),
+        })),
         _ => Ok(()),
     }
 }

@@ -239,6 +239,71 @@ fn a_file_from_another_namespace_is_refused_by_its_path() {
     assert_eq!(fields, ["spec.overrideConfig.configMapNamespace"]);
 }
 
+#[test]
+fn a_limit_below_the_default_is_requested_and_a_higher_one_changes_nothing() {
+    let requests = |resources: Value| {
+        let checked = checked(with(json!({"workload": {"resources": resources}})));
+        let desired = built(&checked, &generated(Vec::new())).unwrap();
+        let pod = &desired.deployment.object["spec"]["template"]["spec"];
+        pod["containers"][0]["resources"]["requests"].clone()
+    };
+    assert_eq!(
+        requests(json!({"limits": {"cpu": "500m", "memory": "512Mi"}})),
+        json!({"cpu": "500m", "memory": "512Mi"})
+    );
+    assert_eq!(
+        requests(json!({"limits": {"cpu": "2", "memory": "4Gi"}})),
+        json!({"cpu": "1", "memory": "1Gi"})
+    );
+    assert_eq!(
+        requests(json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "512Mi"}})),
+        json!({"cpu": "1", "memory": "2Gi"})
+    );
+}
+
+#[test]
+fn volumes_and_mounts_of_the_user_that_meet_ours_are_refused_by_their_paths() {
+    let overrides = |volumes: Value, mounts: Value| {
+        let overrides = json!({"volumes": volumes, "volumeMounts": mounts});
+        checked(with(json!({"workload": {"overrides": overrides}})))
+    };
+    let fields = |checked: &Checked, plan: &ConfigPlan| -> Vec<String> {
+        let refused = built(checked, plan).err().into_iter().flatten();
+        refused.map(|one| one.field.to_string()).collect()
+    };
+    let clash = overrides(
+        json!([{"name": "mine", "emptyDir": {}}, {"name": "user-config", "emptyDir": {}}]),
+        json!([{"name": "mine", "mountPath": "/mine"}, {"name": "mine", "mountPath": "/etc/llama-stack"}]),
+    );
+    assert_eq!(
+        fields(&clash, &generated(Vec::new())),
+        [
+            "spec.workload.overrides.volumeMounts[1].mountPath",
+            "spec.workload.overrides.volumes[1].name",
+        ]
+    );
+    // Without a file of ours neither is there.
+    assert_eq!(fields(&clash, &ConfigPlan::DistributionDefault), [""; 0]);
+    // A volume of ours may be mounted once more, elsewhere.
+    let again = overrides(
+        json!([]),
+        json!([{"name": "lls-storage", "mountPath": "/elsewhere"}]),
+    );
+    assert_eq!(fields(&again, &generated(Vec::new())), [""; 0]);
+}
+
+#[test]
+fn the_longest_id_of_an_external_provider_fits_its_container() {
+    let id = "a".repeat(46);
+    let checked = checked(with(
+        json!({"externalProviders": {"inference": [{"providerId": id, "image": "quay.io/a/b:1"}]}}),
+    ));
+    let desired = built(&checked, &generated(Vec::new())).unwrap();
+    let pod = &desired.deployment.object["spec"]["template"]["spec"];
+    let name = pod["initContainers"][0]["name"].as_str().unwrap();
+    assert_eq!(name.len(), 63);
+}
+
 /// A resource with one provider and what a test is about.
 fn with(spec: Value) -> Value {
     let mut document = json!({

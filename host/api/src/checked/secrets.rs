@@ -16,7 +16,7 @@ use crate::structure::found;
 use crate::v1alpha2::SecretReference;
 
 /// Begins the name of every variable that is ours.
-pub const VARIABLE_PREFIX: &str = "LLSD_";
+pub(super) const VARIABLE_PREFIX: &str = "LLSD_";
 
 /// A key of a Secret in the resource's namespace, and the variable that will hold its value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

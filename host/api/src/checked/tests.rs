@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::workload::DEFAULT_VOLUME_SIZE;
 use super::*;
 
 /// A resource with this spec, in YAML.

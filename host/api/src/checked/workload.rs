@@ -15,7 +15,7 @@ use crate::rules;
 use crate::v1alpha2::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
 
 /// Size of a volume that asks for none.
-pub const DEFAULT_VOLUME_SIZE: &str = "10Gi";
+pub(super) const DEFAULT_VOLUME_SIZE: &str = "10Gi";
 /// Where a volume is mounted that does not say.
 pub const DEFAULT_MOUNT_PATH: &str = "/.llama";
 

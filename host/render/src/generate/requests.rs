@@ -7,12 +7,10 @@ use llsd_adapter_sdk::documents::{
     PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage, TextOrReference,
     Tls, Tool,
 };
-use llsd_api::checked::{
-    self, Checked, CheckedKv, CheckedProvider, CheckedSql, DEFAULT_MOUNT_PATH,
-};
+use llsd_api::checked::{self, Checked, CheckedKv, CheckedProvider, CheckedSql};
 use serde_json::Value;
 
-use crate::objects::tls;
+use crate::objects::{pod, tls};
 use crate::provider_package::ProviderPackage;
 
 /// Where the pod finds things, and what external images declare about themselves.
@@ -29,7 +27,7 @@ pub struct Surroundings {
 impl Default for Surroundings {
     fn default() -> Self {
         Self {
-            config_file: "/etc/llama-stack/config.yaml".to_owned(),
+            config_file: pod::CONFIG_FILE.to_owned(),
             tls_folder: tls::FOLDER.to_owned(),
             packages: BTreeMap::new(),
         }
@@ -200,12 +198,7 @@ fn server(checked: &Checked, surroundings: &Surroundings) -> Server {
     } = surroundings;
     Server {
         config_file: config_file.clone(),
-        data_dir: checked
-            .workload
-            .volume
-            .as_ref()
-            .map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path)
-            .to_owned(),
+        data_dir: pod::data_folder(checked).to_owned(),
         port: checked.networking.asked_port,
         tls: checked.networking.tls_secret.as_ref().map(|_| Tls {
             cert_file: format!("{tls_folder}/tls.crt"),

@@ -19,7 +19,7 @@ use crate::digest;
 /// A kind of object that a resource may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Files: the generated one, a copied one, certificates.
+    /// Files: the generated one, certificates.
     ConfigMap,
     /// What a secret value was taken apart into.
     Secret,

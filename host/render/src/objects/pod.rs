@@ -10,15 +10,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::{Checked, DEFAULT_MOUNT_PATH};
-use llsd_api::labels;
+use llsd_api::{FieldPath, Rejection, Rejections, labels};
 
 use super::{
     ConfigPlan, ObjectInputs, Owner, SERVICE_ACCOUNT_SUFFIX, config_map_name, environment,
-    external, text_map, tls, trust, volume,
+    external, quantity, text_map, tls, trust, volume,
 };
 
 /// Where the server finds its file.
-pub(super) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
+pub(crate) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
 const CONFIG_FOLDER: &str = "/etc/llama-stack/";
 const CONTAINER: &str = "llama-stack";
 const CONFIG_VOLUME: &str = "user-config";
@@ -33,7 +33,7 @@ const TOPOLOGIES: [&str; 3] = [
 ];
 
 /// Where the server keeps its data, on a volume or not.
-pub(super) fn data_folder(checked: &Checked) -> &str {
+pub(crate) fn data_folder(checked: &Checked) -> &str {
     checked
         .workload
         .volume
@@ -63,7 +63,7 @@ pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
         }),
         topology_spread_constraints: spread(checked, owner),
         affinity: (checked.workload.replicas() > 1).then(|| apart(owner)),
-        volumes: Some(volumes(inputs)),
+        volumes: Some(with_users(volumes(inputs), &overrides.volumes)),
         init_containers: external::init_containers(inputs),
         containers: vec![container(inputs)],
         ..PodSpec::default()
@@ -129,7 +129,7 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
             run_as_non_root: is_unprivileged(inputs).then_some(true),
             ..confined()
         }),
-        volume_mounts: Some(mounts(inputs)),
+        volume_mounts: Some(with_users(mounts(inputs), &overrides.volume_mounts)),
         ..Container::default()
     }
 }
@@ -152,8 +152,8 @@ fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
     }
 }
 
-/// One core for each worker and one gibibyte, unless asked otherwise; limits only where the number of
-/// workers is.
+/// One core for each worker and one gibibyte, unless asked otherwise or limited to less; limits only
+/// where the number of workers is.
 fn resources(checked: &Checked) -> ResourceRequirements {
     let mut resources = checked.workload.resources.clone().unwrap_or_default();
     let workers = checked.workload.workers;
@@ -164,7 +164,10 @@ fn resources(checked: &Checked) -> ResourceRequirements {
     ] {
         let amount = requests.entry(name.to_owned()).or_default();
         if amount.0.is_empty() || amount.0 == "0" {
-            *amount = Quantity(default);
+            let default = Quantity(default);
+            let limit = resources.limits.as_ref().and_then(|all| all.get(name));
+            let lower = limit.filter(|limit| quantity::is_less(limit, &default));
+            *amount = lower.cloned().unwrap_or(default);
         }
         if workers.is_some() {
             let limits = resources.limits.get_or_insert_default();
@@ -176,6 +179,39 @@ fn resources(checked: &Checked) -> ResourceRequirements {
     resources
 }
 
+/// Refuses volumes and mounts of the user that would take the place of ours: the API server would
+/// not take the pods.
+pub(super) fn refuse_collisions(inputs: &ObjectInputs<'_>) -> Result<(), Rejections> {
+    let overrides = &inputs.checked.workload.overrides;
+    let path = FieldPath::spec().at(&["workload", "overrides"]);
+    let (our_volumes, our_mounts) = (volumes(inputs), mounts(inputs));
+    let mut found = Vec::new();
+    for (position, volume) in overrides.volumes.iter().flatten().enumerate() {
+        if our_volumes.iter().any(|ours| ours.name == volume.name) {
+            found.push(Rejection {
+                field: path.field("volumes").index(position).field("name"),
+                problem: format!("{:?} is the name of a volume of the operator", volume.name),
+                fix: "use another name".to_owned(),
+            });
+        }
+    }
+    let folder = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/').to_owned();
+    for (position, mount) in overrides.volume_mounts.iter().flatten().enumerate() {
+        if our_mounts.iter().any(|ours| folder(ours) == folder(mount)) {
+            found.push(Rejection {
+                field: path
+                    .field("volumeMounts")
+                    .index(position)
+                    .field("mountPath"),
+                problem: format!("the operator mounts a volume at {:?}", mount.mount_path),
+                fix: "use another path".to_owned(),
+            });
+        }
+    }
+    Rejections::new(found).map_or(Ok(()), Err)
+}
+
+/// The volumes that are ours.
 fn volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
     let &ObjectInputs { checked, owner, .. } = inputs;
     let mut data = Volume {
@@ -211,10 +247,10 @@ fn volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
         tls::volume(checked),
         external::volume(inputs),
     ];
-    let user = checked.workload.overrides.volumes.iter().flatten().cloned();
-    ours.into_iter().flatten().chain(user).collect()
+    ours.into_iter().flatten().collect()
 }
 
+/// The mounts that are ours.
 fn mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
     let checked = inputs.checked;
     let data = VolumeMount {
@@ -235,14 +271,13 @@ fn mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
         tls::mount(checked),
         external::mount(inputs),
     ];
-    let user = checked
-        .workload
-        .overrides
-        .volume_mounts
-        .iter()
-        .flatten()
-        .cloned();
-    ours.into_iter().flatten().chain(user).collect()
+    ours.into_iter().flatten().collect()
+}
+
+fn with_users<T: Clone>(ours: Vec<T>, users: &Option<Vec<T>>) -> Vec<T> {
+    ours.into_iter()
+        .chain(users.iter().flatten().cloned())
+        .collect()
 }
 
 /// The user's wishes, or several pods evenly over regions, zones and nodes.
