@@ -201,7 +201,7 @@ pub struct NamespacedName {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// auto: after a shadow run within maxDiff; manual: when approvedDigest names it; shadow: never.
+    /// How a version takes over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RolloutMode>,
     /// Resources that may change, or be refused, when a version takes over by itself. Absent: all.
@@ -214,7 +214,8 @@ pub struct Rollout {
     pub approved_digest: Option<String>,
 }
 
-/// Ways to take over.
+/// How a version takes over. auto: after a shadow run within maxDiff; manual: when approvedDigest
+/// names it; shadow: never. Absent: auto.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RolloutMode {

@@ -153,8 +153,9 @@ fn description(field: &Value) -> String {
     text
 }
 
+/// A definition holds whole numbers as `1.0` too.
 fn number(field: &Value, key: &str) -> Option<String> {
-    field.get(key).map(ToString::to_string)
+    field[key].as_f64().map(|number| number.to_string())
 }
 
 fn kind(field: &Value) -> String {
@@ -190,7 +191,7 @@ mod tests {
             &json!({
                 "required": ["port"],
                 "properties": {
-                    "port": { "type": "integer", "minimum": 1, "maximum": 65535, "description": "A port." },
+                    "port": { "type": "integer", "minimum": 1.0, "maximum": 65535.0, "description": "A port." },
                     "level": { "type": "string", "enum": ["a", "b"], "description": "How much." },
                 },
             }),

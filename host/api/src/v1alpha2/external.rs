@@ -72,7 +72,7 @@ pub struct ExternalProvider {
     pub config: Option<Map<String, Value>>,
 }
 
-/// When to pull an image.
+/// When to pull an image. Absent: IfNotPresent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
     /// On every start.

@@ -34,7 +34,7 @@ pub struct KvStorage {
     pub password: Option<SecretReference>,
 }
 
-/// Kinds of key-value storage.
+/// Kinds of key-value storage. Absent: sqlite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KvKind {
@@ -75,7 +75,7 @@ pub struct SqlStorage {
     pub password: Option<SecretReference>,
 }
 
-/// Kinds of relational storage.
+/// Kinds of relational storage. Absent: sqlite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SqlKind {
