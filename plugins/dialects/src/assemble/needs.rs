@@ -115,6 +115,12 @@ fn also_disable(stack: &Stack, gone: &str) -> Vec<String> {
 
 /// `vector_io` as the resource spells it.
 fn camel_case(api: &str) -> String {
+    // The server does not part these words, the resource does.
+    let api = if api == "datasetio" {
+        "dataset_io"
+    } else {
+        api
+    };
     let mut out = String::with_capacity(api.len());
     let mut upper = false;
     for c in api.chars() {
@@ -127,4 +133,20 @@ fn camel_case(api: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_is_named_as_the_resource_spells_it() {
+        for (api, field) in [
+            ("vector_io", "vectorIo"),
+            ("datasetio", "datasetIo"),
+            ("eval", "eval"),
+        ] {
+            assert_eq!(camel_case(api), field);
+        }
+    }
 }

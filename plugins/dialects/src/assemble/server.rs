@@ -26,7 +26,7 @@ pub(super) fn apply(stack: &mut Stack, server: Server) -> Startup {
             "bad-port",
             "spec.networking.port",
             format!("the server refuses port {port}"),
-            "use a port from 1024 to 65535; the Service may still listen on another",
+            "use a port from 1024 to 65535",
         );
     }
     if workers.is_some()

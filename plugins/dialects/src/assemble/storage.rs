@@ -101,7 +101,7 @@ fn choose_kv(stack: &mut Stack, kv: KvStorage) -> Option<Choice> {
             "logged-password",
             "spec.storage.kv.password",
             "the server has no setting for a Redis password, so it stands in front of the host, and the server logs it in clear when it starts",
-            "restrict who reads the pod's log, or protect Redis with a network policy instead",
+            "percent-encode the value in the Secret and restrict who reads the pod's log, or protect Redis with a network policy instead",
         );
         let reference = Some(variable.clone());
         stack.variables.push(Variable {
@@ -139,6 +139,14 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
             user,
             password,
         } => {
+            if stack.dialect.pastes_password && password.is_some() {
+                stack.notes.warning(
+                    "pasted-password",
+                    "spec.storage.sql.password",
+                    "the server puts it into an address as it is, where some characters mean something else",
+                    "percent-encode the value in the Secret, or use connectionString",
+                );
+            }
             let mut settings = Map::new();
             let parts = [
                 ("host", Some(host)),

@@ -111,13 +111,11 @@ fn an_address_that_redis_cannot_have_is_refused() {
 
 #[test]
 fn postgres_by_its_parts() {
-    let told = stored(
-        F,
-        json!({"sql": {
-            "type": "postgres", "host": {"reference": "H"}, "port": {"text": "5433"}, "database": {"text": "d"},
-            "user": {"text": "u"}, "password": {"reference": "P"},
-        }}),
-    );
+    let parts = json!({"sql": {
+        "type": "postgres", "host": {"reference": "H"}, "port": {"text": "5433"}, "database": {"text": "d"},
+        "user": {"text": "u"}, "password": {"reference": "P"},
+    }});
+    let told = stored(F, parts.clone());
     let expected = json!({
         "type": "sql_postgres", "host": "${env.H}", "port": 5433, "db": "d", "user": "u", "password": "${env.P}",
     });
@@ -126,6 +124,12 @@ fn postgres_by_its_parts() {
         expected
     );
     assert_eq!(told.output["variables"].as_array().unwrap().len(), 2);
+    assert_eq!(told.codes(), ["pasted-password spec.storage.sql.password"]);
+    assert_eq!(
+        stored(H, parts).codes(),
+        [""; 0],
+        "this product escapes the password"
+    );
 }
 
 #[test]
