@@ -67,6 +67,10 @@ pub(super) const RULES: &[Rule] = &[
                 "spec.networking.allowedFrom.namespaces[1]",
             ),
             example(
+                "{distribution: {name: starter}, networking: {expose: {hostname: a234567890123456789012345678901234567890123456789012345678901234.example.com}}}",
+                "spec.networking.expose.hostname",
+            ),
+            example(
                 "{distribution: {name: starter}, networking: {allowedFrom: {labels: ['team=frontend']}}}",
                 "spec.networking.allowedFrom.labels[0]",
             ),

@@ -57,7 +57,7 @@ external_providers! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalProvider {
-    /// Id of the provider in the server. It wins over a provider of the same id from elsewhere.
+    /// Id of the provider in the server, of at most 46 characters. It wins over a provider of the same id from elsewhere.
     #[schemars(length(min = 1, max = 63))]
     pub provider_id: String,
     /// Image that holds /lls-provider/lls-provider-spec.yaml and the packages.

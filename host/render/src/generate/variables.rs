@@ -117,7 +117,6 @@ fn refuse(one: &PodVariable, other: &PodVariable) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
-    use llsd_adapter_sdk::documents::Part;
     use serde_json::json;
 
     use super::*;
