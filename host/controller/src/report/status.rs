@@ -20,6 +20,8 @@ use crate::polling::Heard;
 use crate::reconcile::Error;
 use crate::{expand, gather};
 
+/// What the status names the operator by.
+const OPERATOR_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// More than the status takes.
 const MOST_MODELS: usize = 1024;
 
@@ -90,7 +92,20 @@ pub(super) fn status(facts: &Facts<'_>) -> DistributionStatus {
         (_, Some(_)) => Phase::Initializing,
     });
     status.conditions = conditions.into_vec();
+    // The version alone is no news: a new operator rewrites nothing.
+    if status != *old {
+        sign(&mut status, now);
+    }
     status
+}
+
+/// Names the operator that speaks, which may not be the one that spoke before.
+fn sign(status: &mut DistributionStatus, now: Timestamp) {
+    let versions = status.version.get_or_insert_default();
+    if versions.operator_version.as_deref() != Some(OPERATOR_VERSION) {
+        versions.operator_version = Some(OPERATOR_VERSION.to_owned());
+        versions.last_updated = Some(Time(now));
+    }
 }
 
 fn succeed(conditions: &mut Conditions, applied: &Applied) {

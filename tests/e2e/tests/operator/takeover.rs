@@ -76,6 +76,12 @@ pub(crate) async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, St
     assert_eq!(before.spec, after.spec);
     assert_eq!(before, after);
     assert_moved(&operator, &name).await;
+    let is_ours = |cr: &Distribution| {
+        let versions = cr.status.clone().and_then(|status| status.version);
+        let named = versions.and_then(|versions| versions.operator_version);
+        named.as_deref() == Some(env!("CARGO_PKG_VERSION"))
+    };
+    operator.wait_for(&name, "served by us", is_ours).await;
     (operator, name)
 }
 
