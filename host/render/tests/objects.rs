@@ -273,7 +273,7 @@ fn volumes_and_mounts_of_the_user_that_meet_ours_are_refused_by_their_paths() {
     };
     let clash = overrides(
         json!([{"name": "mine", "emptyDir": {}}, {"name": "user-config", "emptyDir": {}}]),
-        json!([{"name": "mine", "mountPath": "/mine"}, {"name": "mine", "mountPath": "/etc/llama-stack"}]),
+        json!([{"name": "mine", "mountPath": "/mine"}, {"name": "mine", "mountPath": "/etc/llama-stack/"}]),
     );
     assert_eq!(
         fields(&clash, &generated(Vec::new())),
@@ -284,10 +284,10 @@ fn volumes_and_mounts_of_the_user_that_meet_ours_are_refused_by_their_paths() {
     );
     // Without a file of ours neither is there.
     assert_eq!(fields(&clash, &ConfigPlan::DistributionDefault), [""; 0]);
-    // A volume of ours may be mounted once more, elsewhere.
+    // The API server takes a volume of ours that is mounted once more, and a path in another spelling.
     let again = overrides(
         json!([]),
-        json!([{"name": "lls-storage", "mountPath": "/elsewhere"}]),
+        json!([{"name": "lls-storage", "mountPath": "/elsewhere"}, {"name": "lls-storage", "mountPath": "/.llama/"}]),
     );
     assert_eq!(fields(&again, &generated(Vec::new())), [""; 0]);
 }

@@ -111,7 +111,7 @@ fn refuse(one: &PodVariable, other: &PodVariable) -> Diagnostic {
         "shared-variable",
         field,
         problem,
-        "change the id of one of the two providers, or remove one",
+        "give the provider another id, or remove one of the two",
     )
 }
 

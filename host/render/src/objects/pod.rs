@@ -195,9 +195,12 @@ pub(super) fn refuse_collisions(inputs: &ObjectInputs<'_>) -> Result<(), Rejecti
             });
         }
     }
-    let folder = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/').to_owned();
     for (position, mount) in overrides.volume_mounts.iter().flatten().enumerate() {
-        if our_mounts.iter().any(|ours| folder(ours) == folder(mount)) {
+        // To the letter, as the API server compares: what it takes may be running already.
+        if our_mounts
+            .iter()
+            .any(|ours| ours.mount_path == mount.mount_path)
+        {
             found.push(Rejection {
                 field: path
                     .field("volumeMounts")
