@@ -33,9 +33,9 @@ pub use workload::{
 
 use crate::conversion::was_made_in_v1alpha1;
 use crate::crd;
+use crate::diagnostic::{Collector, Diagnostic, Diagnostics};
 use crate::document;
 use crate::field_path::FieldPath;
-use crate::rejection::{Findings, Notice, Rejections};
 use crate::structure;
 use crate::v1alpha2::Distribution;
 
@@ -72,8 +72,8 @@ pub struct Checked {
     pub workload: CheckedWorkload,
     /// Providers in images of their own.
     pub external: Vec<CheckedExternal>,
-    /// What its author should still look at.
-    pub notices: Vec<Notice>,
+    /// Warnings of the checks, sorted by field.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Checked {
@@ -89,123 +89,127 @@ impl Checked {
     }
 }
 
-/// What was found, whether or not the resource is good.
+/// The outcome of [`review`]. There can be warnings whether or not the resource is valid.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    /// The resource, or every reason to refuse it.
-    pub result: Result<Checked, Rejections>,
-    /// What its author should still look at, sorted by place.
-    pub notices: Vec<Notice>,
+pub struct CheckReport {
+    /// The checked resource, or all errors.
+    pub result: Result<Checked, Diagnostics>,
+    /// Warnings, sorted by field.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Checks a resource of the cluster. Everything is checked, also what the API server checks: it may
 /// have stored the resource before a rule existed.
-pub fn check(distribution: &Distribution) -> Result<Checked, Rejections> {
-    let mut findings = Findings::default();
+pub fn check(distribution: &Distribution) -> Result<Checked, Diagnostics> {
+    let mut diagnostics = Collector::default();
     let mut spec = serde_json::to_value(&distribution.spec).unwrap_or_default();
     let schema = &crd::V1ALPHA2_SCHEMA["properties"]["spec"];
-    let repaired = structure::compare(&mut spec, schema, &FieldPath::spec(), &mut findings);
-    judge(distribution, findings, &repaired).result
+    let repaired = structure::compare(&mut spec, schema, &FieldPath::spec(), &mut diagnostics);
+    judge(distribution, diagnostics, &repaired).result
 }
 
 /// Checks a document from a file: its envelope, its structure and its meaning, all at once.
-pub fn review(document: Value) -> Verdict {
-    let mut findings = Findings::default();
-    match document::read(document, &mut findings) {
-        Some((distribution, repaired)) => judge(&distribution, findings, &repaired),
-        None => verdict(None, findings),
+pub fn review(document: Value) -> CheckReport {
+    let mut diagnostics = Collector::default();
+    match document::read(document, &mut diagnostics) {
+        Some((distribution, repaired)) => judge(&distribution, diagnostics, &repaired),
+        None => report(None, diagnostics),
     }
 }
 
 /// Adds the checks of meaning. What they say about a place that had to be repaired is no news.
-fn judge(distribution: &Distribution, mut findings: Findings, repaired: &[FieldPath]) -> Verdict {
-    let mut meaning = Findings::default();
+fn judge(
+    distribution: &Distribution,
+    mut diagnostics: Collector,
+    repaired: &[FieldPath],
+) -> CheckReport {
+    let mut meaning = Collector::default();
     let checked = check_spec(distribution, &mut meaning);
     let is_news = |place: &FieldPath| {
         !repaired
             .iter()
-            .any(|repaired| repaired.holds(place) || place.holds(repaired))
+            .any(|repaired| repaired.contains(place) || place.contains(repaired))
     };
-    findings.rejections.extend(
+    diagnostics.errors.extend(
         meaning
-            .rejections
+            .errors
             .into_iter()
-            .filter(|rejection| is_news(&rejection.field)),
+            .filter(|error| is_news(&error.field)),
     );
-    findings.notices.extend(
+    diagnostics.warnings.extend(
         meaning
-            .notices
+            .warnings
             .into_iter()
-            .filter(|notice| is_news(&notice.field)),
+            .filter(|warning| is_news(&warning.field)),
     );
-    verdict(checked, findings)
+    report(checked, diagnostics)
 }
 
-fn verdict(checked: Option<Checked>, findings: Findings) -> Verdict {
-    let Findings {
-        rejections,
-        mut notices,
-    } = findings;
-    notices.sort();
-    notices.dedup();
-    let result = match (Rejections::new(rejections), checked) {
-        (Some(rejections), _) => Err(rejections),
+fn report(checked: Option<Checked>, diagnostics: Collector) -> CheckReport {
+    let Collector {
+        errors,
+        mut warnings,
+    } = diagnostics;
+    warnings.sort();
+    warnings.dedup();
+    let result = match (Diagnostics::new(errors), checked) {
+        (Some(errors), _) => Err(errors),
         (None, Some(checked)) => Ok(Checked {
-            notices: notices.clone(),
+            warnings: warnings.clone(),
             ..checked
         }),
-        // Each `None` of a check comes with a rejection, unless the resource was repaired.
-        (None, None) => Err(Rejections::from(crate::Rejection {
-            field: FieldPath::root(),
-            problem: "could not be read".to_owned(),
-            fix: "report this resource: its problem has no message".to_owned(),
-        })),
+        // Each `None` of a check comes with an error, unless the resource was repaired.
+        (None, None) => Err(Diagnostics::from(Diagnostic::error(
+            FieldPath::root(),
+            "could not be read",
+            "report this resource: its problem has no message",
+        ))),
     };
-    Verdict { result, notices }
+    CheckReport { result, warnings }
 }
 
-fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Checked> {
+fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Option<Checked> {
     let spec = &distribution.spec;
-    check_name(distribution, findings);
-    let server = source::check(&spec.distribution, findings);
-    source::refuse_beside_override(spec, findings);
+    check_name(distribution, diagnostics);
+    let server = source::check(&spec.distribution, diagnostics);
+    source::refuse_beside_override(spec, diagnostics);
     let mut providers = spec
         .providers
         .as_ref()
-        .map(|all| providers::check(all, findings))
+        .map(|all| providers::check(all, diagnostics))
         .unwrap_or_default();
     let (models, tools, shields) = spec
         .resources
         .as_ref()
-        .map(|all| resources::check(all, findings))
+        .map(|all| resources::check(all, diagnostics))
         .unwrap_or_default();
     let storage = spec
         .storage
         .as_ref()
-        .map(|storage| storage::check(storage, findings))
+        .map(|storage| storage::check(storage, diagnostics))
         .unwrap_or_default();
-    let disabled = disabled::check(spec.disabled.as_deref().unwrap_or_default(), findings);
+    let disabled = disabled::check(spec.disabled.as_deref().unwrap_or_default(), diagnostics);
     let networking = spec
         .networking
         .as_ref()
-        .map(|networking| networking::check(networking, findings))
+        .map(|networking| networking::check(networking, diagnostics))
         .unwrap_or_default();
     let workload = spec
         .workload
         .as_ref()
-        .map(|workload| workload::check(workload, findings))
+        .map(|workload| workload::check(workload, diagnostics))
         .unwrap_or_default();
     let external = spec
         .external_providers
         .as_ref()
-        .map(|all| external::check(all, &providers, findings))
+        .map(|all| external::check(all, &providers, diagnostics))
         .unwrap_or_default();
 
     let references = providers
         .iter()
         .flat_map(|provider| provider.references.values())
         .chain(storage.references());
-    secrets::refuse_collisions(references, &storage.derived_variables(), findings);
+    secrets::refuse_collisions(references, &storage.derived_variables(), diagnostics);
     let asks_for_something = !(providers.is_empty()
         && models.is_empty()
         && tools.is_empty()
@@ -214,7 +218,7 @@ fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Ch
         && disabled.is_empty()
         && external.is_empty()
         && networking.tls_secret.is_none());
-    disabled::leave_out(&mut providers, &disabled, findings);
+    disabled::leave_out(&mut providers, &disabled, diagnostics);
 
     Some(Checked {
         name: distribution.metadata.name.clone().unwrap_or_default(),
@@ -232,14 +236,14 @@ fn check_spec(distribution: &Distribution, findings: &mut Findings) -> Option<Ch
         networking,
         workload,
         external,
-        notices: Vec::new(),
+        warnings: Vec::new(),
     })
 }
 
 /// Longest name whose children (`<name>-network-policy`) still have names that the cluster takes.
 const LONGEST_NAME: usize = 48;
 
-fn check_name(distribution: &Distribution, findings: &mut Findings) {
+fn check_name(distribution: &Distribution, diagnostics: &mut Collector) {
     let Some(name) = &distribution.metadata.name else {
         return;
     };
@@ -249,14 +253,14 @@ fn check_name(distribution: &Distribution, findings: &mut Findings) {
             "{name:?} has {} characters, too many for the objects named after it",
             name.len()
         );
-        findings.refuse(
+        diagnostics.error(
             &path,
             problem,
             format!("use at most {LONGEST_NAME} characters"),
         );
     } else {
         let fix = "use lower-case letters, digits and \"-\", with a letter or digit first and last";
-        object::typed_text(name, &path, names::label(name), fix, findings);
+        object::typed_text(name, &path, names::label(name), fix, diagnostics);
     }
 }
 

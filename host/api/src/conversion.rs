@@ -25,13 +25,17 @@ mod carried;
 mod lift_env;
 mod moves;
 
+use std::str::FromStr;
+
 use serde_json::{Map, Value};
 
 pub use carried::{CARRIED_V1ALPHA1, CARRIED_V1ALPHA2, CONFLICTS, was_made_in_v1alpha1};
 pub use lift_env::{Lifted, lift_env};
 pub use moves::v1alpha1_path;
 
+use crate::diagnostic::Diagnostic;
 use crate::document::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, KIND};
+use crate::field_path::FieldPath;
 
 /// A version of `LlamaStackDistribution`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,35 +54,34 @@ impl Version {
             Self::V1Alpha2 => API_VERSION_V1ALPHA2,
         }
     }
+}
 
-    /// The version that an `apiVersion` names.
-    pub fn named(api_version: &str) -> Option<Self> {
+/// Parses an `apiVersion`.
+impl FromStr for Version {
+    type Err = Diagnostic;
+
+    fn from_str(api_version: &str) -> Result<Self, Diagnostic> {
         [Self::V1Alpha1, Self::V1Alpha2]
             .into_iter()
             .find(|version| version.api_version() == api_version)
+            .ok_or_else(|| {
+                Diagnostic::error(
+                    FieldPath::from("apiVersion"),
+                    format!("{api_version:?} is not a version of {KIND}"),
+                    format!("use {API_VERSION_V1ALPHA1} or {API_VERSION_V1ALPHA2}"),
+                )
+            })
     }
 }
 
-/// Why a document cannot be converted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// It is no JSON object.
-    #[error("resource: must be an object; send a {KIND}")]
-    NoObject,
-    /// It is another kind.
-    #[error("kind: {0:?} is not converted here; send a {KIND}")]
-    Kind(String),
-    /// It is of a version that does not exist.
-    #[error(
-        "apiVersion: {0:?} is no version of {KIND}; use {API_VERSION_V1ALPHA1} or {API_VERSION_V1ALPHA2}"
-    )]
-    Version(String),
-}
-
-/// The same resource in the version `to`. A resource of that version comes back as it is.
-pub fn convert(document: Value, to: Version) -> Result<Value, Error> {
+/// Converts a resource to the version `to`. A resource of that version is returned unchanged.
+pub fn convert(document: Value, to: Version) -> Result<Value, Diagnostic> {
     let Value::Object(mut document) = document else {
-        return Err(Error::NoObject);
+        return Err(Diagnostic::error(
+            FieldPath::root(),
+            "must be an object",
+            format!("send a {KIND}"),
+        ));
     };
     let text = |field: &str| {
         document
@@ -88,10 +91,13 @@ pub fn convert(document: Value, to: Version) -> Result<Value, Error> {
             .to_owned()
     };
     if text("kind") != KIND {
-        return Err(Error::Kind(text("kind")));
+        return Err(Diagnostic::error(
+            FieldPath::from("kind"),
+            format!("{:?} cannot be converted", text("kind")),
+            format!("send a {KIND}"),
+        ));
     }
-    let from =
-        Version::named(&text("apiVersion")).ok_or_else(|| Error::Version(text("apiVersion")))?;
+    let from: Version = text("apiVersion").parse()?;
     if from != to {
         document = match to {
             Version::V1Alpha1 => carried::exchange(document, &moves::DOWN),

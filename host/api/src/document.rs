@@ -7,8 +7,8 @@
 use serde_json::{Map, Value};
 
 use crate::crd;
+use crate::diagnostic::{Collector, Diagnostic, Diagnostics, choices};
 use crate::field_path::FieldPath;
-use crate::rejection::{Findings, Rejections, choices};
 use crate::structure::{self, found};
 use crate::v1alpha2::Distribution;
 
@@ -23,12 +23,12 @@ pub const API_VERSION_V1ALPHA2: &str = "llamastack.io/v1alpha2";
 
 impl Distribution {
     /// Reads a document. Structure only: [`crate::checked::review`] also checks the meaning.
-    pub fn from_value(document: Value) -> Result<Self, Rejections> {
-        let mut findings = Findings::default();
-        let read = read(document, &mut findings);
-        match (Rejections::new(findings.rejections), read) {
+    pub fn from_value(document: Value) -> Result<Self, Diagnostics> {
+        let mut diagnostics = Collector::default();
+        let read = read(document, &mut diagnostics);
+        match (Diagnostics::new(diagnostics.errors), read) {
             (None, Some((distribution, _))) => Ok(distribution),
-            (Some(rejections), _) => Err(rejections),
+            (Some(errors), _) => Err(errors),
             (None, None) => Err(unreadable("for no reason that could be found")),
         }
     }
@@ -37,18 +37,18 @@ impl Distribution {
 /// The resource and the places that were repaired, or nothing when it is another kind of document.
 pub(crate) fn read(
     document: Value,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<(Distribution, Vec<FieldPath>)> {
     let Value::Object(mut document) = document else {
         let problem = format!("must be an object, not {}", found(&document));
-        findings.refuse(
+        diagnostics.error(
             &FieldPath::root(),
             problem,
             format!("begin with apiVersion: {API_VERSION_V1ALPHA2} and kind: {KIND}"),
         );
         return None;
     };
-    if !check_envelope(&document, findings) {
+    if !check_envelope(&document, diagnostics) {
         return None;
     }
     let root = FieldPath::root();
@@ -59,14 +59,14 @@ pub(crate) fn read(
         .cloned()
         .collect();
     for key in unknown {
-        findings.refuse(
+        diagnostics.error(
             &root.field(&key),
             "there is no such field",
             choices(&key, known),
         );
         document.remove(&key);
     }
-    check_metadata(&mut document, findings);
+    check_metadata(&mut document, diagnostics);
     let mut repaired = Vec::new();
     for part in ["spec", "status"] {
         let schema = &crd::V1ALPHA2_SCHEMA["properties"][part];
@@ -75,11 +75,11 @@ pub(crate) fn read(
                 value,
                 schema,
                 &root.field(part),
-                findings,
+                diagnostics,
             )),
             None if part == "spec" => {
                 let fix = "add spec: {distribution: {name: starter}}";
-                findings.refuse(&root.field(part), "is missing", fix);
+                diagnostics.error(&root.field(part), "is missing", fix);
                 return None;
             }
             None => {}
@@ -88,23 +88,23 @@ pub(crate) fn read(
     match serde_json::from_value(Value::Object(document)) {
         Ok(distribution) => Some((distribution, repaired)),
         Err(error) => {
-            findings.rejections.extend(unreadable(&error.to_string()));
+            diagnostics.errors.extend(unreadable(&error.to_string()));
             None
         }
     }
 }
 
-fn unreadable(reason: &str) -> Rejections {
-    Rejections::from(crate::Rejection {
-        field: FieldPath::root(),
-        problem: format!("cannot be read: {reason}"),
-        fix: "correct the field it names".to_owned(),
-    })
+fn unreadable(reason: &str) -> Diagnostics {
+    Diagnostics::from(Diagnostic::error(
+        FieldPath::root(),
+        format!("cannot be read: {reason}"),
+        "correct the field it names",
+    ))
 }
 
 /// Whether this is a resource that can be read at all.
-fn check_envelope(document: &Map<String, Value>, findings: &mut Findings) -> bool {
-    let before = findings.rejections.len();
+fn check_envelope(document: &Map<String, Value>, diagnostics: &mut Collector) -> bool {
+    let before = diagnostics.errors.len();
     let root = FieldPath::root();
     let text = |field: &str| {
         document
@@ -115,17 +115,17 @@ fn check_envelope(document: &Map<String, Value>, findings: &mut Findings) -> boo
     let version = root.field("apiVersion");
     match text("apiVersion") {
         API_VERSION_V1ALPHA2 => {}
-        "" => findings.refuse(
+        "" => diagnostics.error(
             &version,
             "is missing",
             format!("add apiVersion: {API_VERSION_V1ALPHA2}"),
         ),
-        API_VERSION_V1ALPHA1 => findings.refuse(
+        API_VERSION_V1ALPHA1 => diagnostics.error(
             &version,
             format!("{API_VERSION_V1ALPHA1:?} is the older version"),
             "convert the file: llsd convert -f FILE --to v1alpha2",
         ),
-        other => findings.refuse(
+        other => diagnostics.error(
             &version,
             format!("{other:?} is not a version of this resource"),
             format!("write {API_VERSION_V1ALPHA2}"),
@@ -133,28 +133,28 @@ fn check_envelope(document: &Map<String, Value>, findings: &mut Findings) -> boo
     }
     match text("kind") {
         KIND => {}
-        "" => findings.refuse(
+        "" => diagnostics.error(
             &root.field("kind"),
             "is missing",
             format!("add kind: {KIND}"),
         ),
-        other => findings.refuse(
+        other => diagnostics.error(
             &root.field("kind"),
             format!("{other:?} is another kind of resource"),
             format!("write {KIND}"),
         ),
     }
-    findings.rejections.len() == before
+    diagnostics.errors.len() == before
 }
 
 /// The parts of metadata that users write by hand; the cluster checks the rest.
-fn check_metadata(document: &mut Map<String, Value>, findings: &mut Findings) {
+fn check_metadata(document: &mut Map<String, Value>, diagnostics: &mut Collector) {
     let path = FieldPath::root().field("metadata");
     let metadata = document
         .entry("metadata")
         .or_insert_with(|| Value::Object(Map::new()));
     let Value::Object(map) = metadata else {
-        findings.refuse(
+        diagnostics.error(
             &path,
             format!("must be an object, not {}", found(metadata)),
             "write metadata: {name: my-stack}",
@@ -164,7 +164,7 @@ fn check_metadata(document: &mut Map<String, Value>, findings: &mut Findings) {
     };
     for field in ["name", "namespace", "generateName"] {
         if let Some(value) = map.get(field).filter(|value| !value.is_string()) {
-            findings.refuse(
+            diagnostics.error(
                 &path.field(field),
                 format!("must be a text, not {}", found(value)),
                 format!("put it in quotes: \"{value}\""),
@@ -184,7 +184,7 @@ fn check_metadata(document: &mut Map<String, Value>, findings: &mut Findings) {
         for key in wrong {
             let value = entries.remove(&key).unwrap_or_default();
             let problem = format!("must be a text, not {}", found(&value));
-            findings.refuse(
+            diagnostics.error(
                 &path.field(field).field(&key),
                 problem,
                 format!("put it in quotes: \"{value}\""),
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    fn rejections(document: Value) -> Vec<String> {
+    fn errors(document: Value) -> Vec<String> {
         Distribution::from_value(document)
             .unwrap_err()
             .iter()
@@ -210,33 +210,33 @@ mod tests {
     #[test]
     fn other_documents_get_a_pointer_to_this_one() {
         assert_eq!(
-            rejections(json!("text")),
+            errors(json!("text")),
             [
                 "resource: must be an object, not a text; begin with apiVersion: llamastack.io/v1alpha2 and kind: LlamaStackDistribution"
             ]
         );
         assert_eq!(
-            rejections(json!({})),
+            errors(json!({})),
             [
                 "apiVersion: is missing; add apiVersion: llamastack.io/v1alpha2",
                 "kind: is missing; add kind: LlamaStackDistribution"
             ]
         );
         assert_eq!(
-            rejections(json!({ "apiVersion": "llamastack.ai/v1alpha2", "kind": "Pod" })),
+            errors(json!({ "apiVersion": "llamastack.ai/v1alpha2", "kind": "Pod" })),
             [
                 "apiVersion: \"llamastack.ai/v1alpha2\" is not a version of this resource; write llamastack.io/v1alpha2",
                 "kind: \"Pod\" is another kind of resource; write LlamaStackDistribution",
             ]
         );
         assert_eq!(
-            rejections(json!({ "apiVersion": API_VERSION_V1ALPHA1, "kind": KIND })),
+            errors(json!({ "apiVersion": API_VERSION_V1ALPHA1, "kind": KIND })),
             [
                 "apiVersion: \"llamastack.io/v1alpha1\" is the older version; convert the file: llsd convert -f FILE --to v1alpha2"
             ]
         );
         assert_eq!(
-            rejections(json!({ "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND })),
+            errors(json!({ "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND })),
             ["spec: is missing; add spec: {distribution: {name: starter}}"]
         );
     }
@@ -250,7 +250,7 @@ mod tests {
             "status": { "phase": "Odd", "availableReplicas": null },
         });
         assert_eq!(
-            rejections(document),
+            errors(document),
             [
                 "metadata.labels.a: must be a text, not true or false; put it in quotes: \"true\"",
                 "metadata.name: must be a text, not a number; put it in quotes: \"5\"",
@@ -263,7 +263,7 @@ mod tests {
         let odd =
             json!({ "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": 1, "spec": 2 });
         assert_eq!(
-            rejections(odd),
+            errors(odd),
             [
                 "metadata: must be an object, not a number; write metadata: {name: my-stack}",
                 "spec: must be an object, not a number; write an object",
@@ -277,7 +277,7 @@ mod tests {
             "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": { "labels": [] },
             "spec": { "distribution": { "name": "starter" } },
         });
-        let said = rejections(document);
+        let said = errors(document);
         assert_eq!(said.len(), 1);
         assert!(
             said[0].starts_with("resource: cannot be read: "),

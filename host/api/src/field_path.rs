@@ -1,81 +1,129 @@
-//! Where something stands in a resource, the way users write it: `spec.providers.inference[1].id`.
+//! Field paths: `spec.providers.inference[1].id`.
 //!
-//! In: field names and list positions. Out: one text that a user can find in the file, with an
-//! order in which `[2]` comes before `[10]`.
+//! A path is built from field names and list indexes and printed the way users write it. Paths sort
+//! with `[2]` before `[10]`.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A place in a resource, for example `spec.providers.inference[1].endpoint`.
+/// A field of a resource, for example `spec.providers.inference[1].endpoint`, or the base
+/// configuration as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct FieldPath(String);
+pub struct FieldPath {
+    path: String,
+    document: Document,
+}
+
+/// The document that a path belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+enum Document {
+    #[default]
+    Resource,
+    BaseConfig,
+}
 
 impl FieldPath {
-    /// The whole resource. Its text is empty; `field` starts a path from it.
+    /// The whole resource: an empty path, from which [`Self::field`] builds others.
     pub fn root() -> Self {
         Self::default()
     }
 
     /// The path `spec`.
     pub fn spec() -> Self {
-        Self("spec".to_owned())
+        Self::from("spec")
     }
 
-    /// The field `name` of what stands here. A name that would be misread is quoted.
+    /// The base configuration as a whole. Its path is empty, too, but it is printed by its name.
+    pub fn base_config() -> Self {
+        Self {
+            path: String::new(),
+            document: Document::BaseConfig,
+        }
+    }
+
+    /// The field `name` below this path. A name with characters other than letters, digits, `_` and
+    /// `-` is quoted in brackets.
     pub fn field(&self, name: &str) -> Self {
         let plain = name
             .chars()
             .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
         if name.is_empty() || !plain {
-            Self(format!("{}[{name:?}]", self.0))
-        } else if self.0.is_empty() {
-            Self(name.to_owned())
+            self.with(format!("{}[{name:?}]", self.path))
+        } else if self.path.is_empty() {
+            self.with(name.to_owned())
         } else {
-            Self(format!("{}.{name}", self.0))
+            self.with(format!("{}.{name}", self.path))
         }
     }
 
-    /// Several fields in a row: `spec.at(&["storage", "kv"])`.
+    /// Several nested fields: `spec.at(&["storage", "kv"])`.
     pub fn at(&self, names: &[&str]) -> Self {
         names
             .iter()
             .fold(self.clone(), |path, name| path.field(name))
     }
 
-    /// The entry `position` of the list that stands here.
+    /// The list item `position` below this path.
     pub fn index(&self, position: usize) -> Self {
-        Self(format!("{}[{position}]", self.0))
+        self.with(format!("{}[{position}]", self.path))
     }
 
-    /// The path as text.
+    /// The path as a string; empty for a whole document.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.path
     }
 
-    /// Whether `other` is this place or stands somewhere below it.
-    pub fn holds(&self, other: &Self) -> bool {
-        match other.0.strip_prefix(&self.0) {
-            Some(rest) => rest.is_empty() || self.0.is_empty() || rest.starts_with(['.', '[']),
-            None => false,
+    /// Whether `other` is this field or below it.
+    pub fn contains(&self, other: &Self) -> bool {
+        self.document == other.document
+            && match other.path.strip_prefix(&self.path) {
+                Some(rest) => {
+                    rest.is_empty() || self.path.is_empty() || rest.starts_with(['.', '['])
+                }
+                None => false,
+            }
+    }
+
+    fn with(&self, path: String) -> Self {
+        Self {
+            path,
+            document: self.document,
+        }
+    }
+}
+
+/// A path of the resource that is already written out. The syntax is not checked.
+impl From<&str> for FieldPath {
+    fn from(path: &str) -> Self {
+        Self::from(path.to_owned())
+    }
+}
+
+impl From<String> for FieldPath {
+    fn from(path: String) -> Self {
+        Self {
+            path,
+            document: Document::Resource,
         }
     }
 }
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() {
-            "resource"
-        } else {
-            &self.0
+        f.write_str(match (self.path.as_str(), self.document) {
+            ("", Document::Resource) => "resource",
+            ("", Document::BaseConfig) => "base configuration",
+            (path, _) => path,
         })
     }
 }
 
 impl Ord for FieldPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        pieces(&self.0)
-            .cmp(pieces(&other.0))
-            .then_with(|| self.0.cmp(&other.0))
+        pieces(&self.path)
+            .cmp(pieces(&other.path))
+            .then_with(|| self.path.cmp(&other.path))
+            .then_with(|| self.document.cmp(&other.document))
     }
 }
 
@@ -87,11 +135,11 @@ impl PartialOrd for FieldPath {
 
 impl From<FieldPath> for String {
     fn from(path: FieldPath) -> Self {
-        path.0
+        path.path
     }
 }
 
-/// Runs of digits compare as numbers, everything else as text.
+/// Runs of digits compare as numbers, everything else as strings.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Piece<'a> {
     Number(u128),
@@ -108,7 +156,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             .unwrap_or(rest.len());
         let (piece, tail) = rest.split_at(end);
         rest = tail;
-        // A run too long for a number is text; the final comparison of the whole path decides.
+        // A run of digits that overflows u128 compares as a string.
         Some(piece.parse().map_or(Piece::Text(piece), Piece::Number))
     })
 }
@@ -135,22 +183,26 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_be_misread_are_quoted() {
+    fn names_with_special_characters_are_quoted() {
         let path = FieldPath::spec().field("a.b").field("c").field("");
         assert_eq!(path.as_str(), r#"spec["a.b"].c[""]"#);
         assert_eq!(FieldPath::root().field("spec"), FieldPath::spec());
         assert_eq!(FieldPath::root().to_string(), "resource");
+        assert_eq!(FieldPath::base_config().to_string(), "base configuration");
+        assert_eq!(FieldPath::base_config().as_str(), "");
+        assert_ne!(FieldPath::base_config(), FieldPath::root());
         assert_eq!(String::from(FieldPath::spec()), "spec");
     }
 
     #[test]
-    fn a_place_holds_itself_and_what_is_below_but_not_its_namesakes() {
+    fn a_path_contains_itself_and_fields_below_it_but_not_longer_names() {
         let kv = FieldPath::spec().at(&["storage", "kv"]);
-        assert!(kv.holds(&kv));
-        assert!(kv.holds(&kv.field("type")));
-        assert!(kv.holds(&kv.index(0)));
-        assert!(!kv.holds(&FieldPath::spec().at(&["storage", "kvx"])));
-        assert!(!kv.holds(&FieldPath::spec()));
-        assert!(FieldPath::root().holds(&kv));
+        assert!(kv.contains(&kv));
+        assert!(kv.contains(&kv.field("type")));
+        assert!(kv.contains(&kv.index(0)));
+        assert!(!kv.contains(&FieldPath::spec().at(&["storage", "kvx"])));
+        assert!(!kv.contains(&FieldPath::spec()));
+        assert!(FieldPath::root().contains(&kv));
+        assert!(!FieldPath::base_config().contains(&kv));
     }
 }

@@ -16,8 +16,7 @@
 //! | reference | the place of a secret value: a Secret and a key. The value is never ours |
 //! | variable | an environment variable of the pod; `LLSD_…` carries a reference's value |
 //! | field path | where something stands in a resource: `spec.providers.inference[1].id` |
-//! | rejection | a reason to refuse a resource: field path, problem, fix |
-//! | notice | the same, for something that works but may not be meant |
+//! | diagnostic | an error or a warning about a field: field path, problem, fix |
 //! | checked | a resource that was read, normalised and found good |
 //! | rule | one thing that is demanded of a resource, and the layers that demand it |
 //! | layer | who can refuse: schema, CRD rule, admission policy, webhook |
@@ -28,10 +27,10 @@ pub mod checked;
 pub mod conditions;
 pub mod conversion;
 mod crd;
+mod diagnostic;
 mod document;
 mod field_path;
 pub mod labels;
-mod rejection;
 pub mod rules;
 mod schema;
 pub mod schema_plugin;
@@ -43,13 +42,13 @@ mod webhook;
 pub use admission_policy::{
     POLICY_NAME, admission_policy, admission_policy_binding, policy_manifests,
 };
-pub use checked::{Checked, Verdict, check, review};
+pub use checked::{CheckReport, Checked, check, review};
 pub use crd::{
     DISTRIBUTION_CRD_NAME, Manifest, crd_manifests, distribution_crd, schema_plugin_crd,
 };
+pub use diagnostic::{Diagnostic, Diagnostics, Severity, choices, nearest};
 pub use document::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, GROUP, KIND};
 pub use field_path::FieldPath;
-pub use rejection::{Notice, Rejection, Rejections, choices, nearest};
 pub use schema_plugin::SchemaPlugin;
 pub use v1alpha2::{Distribution, DistributionSpec, DistributionStatus};
 pub use webhook::{

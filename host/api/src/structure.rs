@@ -8,8 +8,8 @@
 use serde_json::{Map, Value};
 
 use crate::checked::names;
+use crate::diagnostic::{Collector, choices};
 use crate::field_path::FieldPath;
-use crate::rejection::{Findings, choices};
 use crate::schema::QUANTITY;
 
 /// Compares `value` with `schema`, repairs what would not parse, and returns the places repaired.
@@ -17,10 +17,10 @@ pub(crate) fn compare(
     value: &mut Value,
     schema: &Value,
     path: &FieldPath,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Vec<FieldPath> {
     let mut walk = Walk {
-        findings,
+        diagnostics,
         repaired: Vec::new(),
     };
     if !walk.node(value, schema, path) {
@@ -31,7 +31,7 @@ pub(crate) fn compare(
 }
 
 struct Walk<'a> {
-    findings: &'a mut Findings,
+    diagnostics: &'a mut Collector,
     repaired: Vec<FieldPath>,
 }
 
@@ -39,8 +39,8 @@ impl Walk<'_> {
     /// False when the value is of the wrong type and must go.
     fn node(&mut self, value: &mut Value, schema: &Value, path: &FieldPath) -> bool {
         if value.is_null() && schema["nullable"] != true {
-            self.findings
-                .refuse(path, "has no value", "give it one, or remove the field");
+            self.diagnostics
+                .error(path, "has no value", "give it one, or remove the field");
             return false;
         }
         let expected = Expected::of(schema);
@@ -54,7 +54,7 @@ impl Walk<'_> {
                 }
                 _ => format!("write {}", expected.words()),
             };
-            self.findings.refuse(
+            self.diagnostics.error(
                 path,
                 format!("must be {}, not {}", expected.words(), found(value)),
                 fix,
@@ -107,8 +107,8 @@ impl Walk<'_> {
                         .into_iter()
                         .flatten()
                         .map(|(name, _)| name.as_str());
-                    self.findings
-                        .refuse(&below, "there is no such field", choices(key, names));
+                    self.diagnostics
+                        .error(&below, "there is no such field", choices(key, names));
                     false
                 }
             };
@@ -136,7 +136,7 @@ impl Walk<'_> {
             let below = path.field(name);
             let schema = &schema["properties"][name];
             if !self.repaired.contains(&below) {
-                self.findings.refuse(
+                self.diagnostics.error(
                     &below,
                     "is missing",
                     format!("add it: {}", Expected::of(schema).words()),
@@ -180,8 +180,8 @@ impl Walk<'_> {
                 .position(|earlier| earlier.as_ref() == Some(identity))
             {
                 let problem = format!("repeats {}", path.index(first));
-                self.findings
-                    .refuse(&path.index(position), problem, "remove one of the two");
+                self.diagnostics
+                    .error(&path.index(position), problem, "remove one of the two");
                 self.repaired.push(path.index(position));
             }
         }
@@ -199,8 +199,8 @@ impl Walk<'_> {
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
         let fix = choices(&wrong, known.iter().filter_map(Value::as_str));
-        self.findings
-            .refuse(path, format!("{value} is not one of the choices"), fix);
+        self.diagnostics
+            .error(path, format!("{value} is not one of the choices"), fix);
         false
     }
 
@@ -211,7 +211,7 @@ impl Walk<'_> {
             return;
         };
         if let Some(problem) = names::quantity(text) {
-            self.findings.refuse(
+            self.diagnostics.error(
                 path,
                 format!("{text:?} {problem}"),
                 "give an amount such as 500m, 2 or 10Gi",
@@ -228,8 +228,8 @@ impl Walk<'_> {
                 (Some(least), None) => format!("use {least} or more"),
                 (None, most) => format!("use {} or less", most.unwrap_or(number)),
             };
-            self.findings
-                .refuse(path, format!("{number} is out of range"), fix);
+            self.diagnostics
+                .error(path, format!("{number} is out of range"), fix);
             self.repaired.push(path.clone());
         }
     }
@@ -254,19 +254,19 @@ impl Walk<'_> {
         };
         match (bound(bounds.0), bound(bounds.1)) {
             (Some(least), _) if count == 0 && least > 0 => {
-                self.findings
-                    .refuse(path, "is empty", "give it a value, or remove the field");
+                self.diagnostics
+                    .error(path, "is empty", "give it a value, or remove the field");
                 self.repaired.push(path.clone());
             }
             (Some(least), _) if count < least => {
-                self.findings.refuse(
+                self.diagnostics.error(
                     path,
                     format!("has {}", plural(count)),
                     format!("use at least {}", plural(least)),
                 );
             }
             (_, Some(most)) if count > most => {
-                self.findings.refuse(
+                self.diagnostics.error(
                     path,
                     format!("has {}", plural(count)),
                     format!("use at most {}", plural(most)),
@@ -374,19 +374,15 @@ mod tests {
 
     /// What is said about a value, and what is left of it.
     fn compared(schema: Value, mut value: Value) -> (Vec<String>, Value) {
-        let mut findings = Findings::default();
+        let mut diagnostics = Collector::default();
         compare(
             &mut value,
             &schema,
             &FieldPath::root().field("x"),
-            &mut findings,
+            &mut diagnostics,
         );
         (
-            findings
-                .rejections
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            diagnostics.errors.iter().map(ToString::to_string).collect(),
             value,
         )
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use llsd_adapter_sdk::Diagnostic;
 use llsd_api::conversion::{Lifted, Version, convert, lift_env};
 
 use crate::{Verdict, files, talk};
@@ -42,11 +41,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         let mut converted = convert(document, version)?;
         if arguments.lift_env {
             let Lifted {
-                document, notices, ..
+                document, warnings, ..
             } = lift_env(converted);
-            let found: Vec<Diagnostic> = notices.iter().map(crate::generation::notice).collect();
-            if !found.is_empty() {
-                talk::findings(&arguments.file.display().to_string(), &found);
+            if !warnings.is_empty() {
+                talk::findings(&arguments.file.display().to_string(), &warnings);
             }
             converted = document;
         }

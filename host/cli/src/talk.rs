@@ -4,7 +4,7 @@
 
 use anstream::{eprint, eprintln};
 use anstyle::{AnsiColor, Style};
-use llsd_adapter_sdk::{Diagnostic, Severity};
+use llsd_api::{Diagnostic, Severity};
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const ODD: Style = AnsiColor::Yellow.on_default().bold();
@@ -45,7 +45,7 @@ pub(crate) fn remark(text: &str) {
 pub(crate) fn findings(subject: &str, found: &[Diagnostic]) {
     let errors = found
         .iter()
-        .filter(|one| one.severity == Severity::Error)
+        .filter(|one| one.is_error())
         .count();
     let warnings = found.len() - errors;
     match (errors, warnings) {
@@ -71,11 +71,6 @@ pub(crate) fn findings(subject: &str, found: &[Diagnostic]) {
         ..
     } in sorted
     {
-        let field = if field.is_empty() {
-            "base configuration"
-        } else {
-            field
-        };
         let (style, word) = match severity {
             Severity::Error => (BAD, ""),
             Severity::Warning => (ODD, "warning: "),
@@ -108,5 +103,5 @@ pub(crate) fn as_json(
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    serde_json::json!({ "severity": severity, "code": code, "field": field, "problem": problem, "fix": fix })
+    serde_json::json!({ "severity": severity, "code": code, "field": field.as_str(), "problem": problem, "fix": fix })
 }

@@ -69,16 +69,18 @@ async fn settle(context: &Context, candidate: Candidate) -> Result<Decision, Joi
     let base = base::find(client, images, &knowledge, &namespace, &checked).await;
     let (base, unread) = match base {
         Ok(base) => (base, None),
-        Err(notice) => (None, Some(notice)),
+        Err(warning) => (None, Some(warning)),
     };
     let asked = checked.clone();
     let said = spawn_blocking(move || preview(&knowledge, &asked, base)).await?;
     let missing = survey(objects.as_ref(), &namespace, &checked);
-    let notices = missing.into_iter().chain(unread);
-    notices.for_each(|one| decision.warn(one));
+    missing
+        .into_iter()
+        .chain(unread)
+        .for_each(|one| decision.add(one));
     match said {
-        Preview::Said(found) => found.into_iter().for_each(|one| decision.heed(one)),
-        Preview::Unknown(rejection) => decision.refuse(rejection),
+        Preview::Said(found) => found.into_iter().for_each(|one| decision.add(one)),
+        Preview::Unknown(error) => decision.add(error),
         Preview::Silent => {}
     }
     Ok(decision)

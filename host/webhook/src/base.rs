@@ -13,7 +13,7 @@ use kube::Client;
 use kube::api::Api;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, ServerSource};
-use llsd_api::{FieldPath, Notice};
+use llsd_api::{Diagnostic, FieldPath};
 use llsd_render::yaml;
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ pub(crate) async fn find(
     knowledge: &Knowledge,
     namespace: &str,
     checked: &Checked,
-) -> Result<Option<Base>, Notice> {
+) -> Result<Option<Base>, Diagnostic> {
     let asked = async {
         let ConfigSource::Generated { base } = &checked.config_source else {
             return Ok(None);
@@ -87,7 +87,7 @@ pub(crate) async fn find(
         .map_err(|reason| unread(checked, &reason))
 }
 
-fn unread(checked: &Checked, reason: &str) -> Notice {
+fn unread(checked: &Checked, reason: &str) -> Diagnostic {
     let field: &[&str] = match (&checked.config_source, &checked.server) {
         (ConfigSource::Generated { base: Some(_) }, _) => {
             &["distribution", "baseConfig", "configMapName"]
@@ -95,11 +95,11 @@ fn unread(checked: &Checked, reason: &str) -> Notice {
         (_, ServerSource::Named(_)) => &["distribution", "name"],
         (_, ServerSource::Image(_)) => &["distribution", "image"],
     };
-    Notice {
-        field: FieldPath::spec().at(field),
-        problem: format!("the base configuration could not be read: {reason}"),
-        fix: "nothing changes until it can be; the status of the resource will tell".to_owned(),
-    }
+    Diagnostic::warning(
+        FieldPath::spec().at(field),
+        format!("the base configuration could not be read: {reason}"),
+        "nothing changes until it can be; the status of the resource will tell",
+    )
 }
 
 async fn config_map(

@@ -4,7 +4,7 @@
 
 use kube::core::Status;
 use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
-use llsd_api::conversion::{Error, Version, convert};
+use llsd_api::conversion::{Version, convert};
 use serde_json::Value;
 
 /// Answers one review.
@@ -14,8 +14,8 @@ pub(crate) fn answer(review: ConversionReview) -> ConversionReview {
         return ConversionResponse::invalid(Status::failure(message, "BadRequest")).into_review();
     };
     let objects = std::mem::take(&mut request.objects);
-    let wanted = Version::named(&request.desired_api_version)
-        .ok_or_else(|| Error::Version(request.desired_api_version.clone()).to_string());
+    let wanted: Result<Version, _> = request.desired_api_version.parse();
+    let wanted = wanted.map_err(|error| error.to_string());
     let converted = wanted.and_then(|to| convert_all(objects, to));
     let response = ConversionResponse::for_request(request);
     match converted {

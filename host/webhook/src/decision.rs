@@ -2,80 +2,35 @@
 //!
 //! In: rejections, notices and what plugins found. Out: the response of an `AdmissionReview`.
 
-use llsd_adapter_sdk::{Diagnostic, Severity};
 use llsd_api::conversion::{CONFLICTS, v1alpha1_path};
-use llsd_api::{Notice, Rejection};
+use llsd_api::{Diagnostic, FieldPath, Severity};
 use serde_json::{Value, json};
 
 /// The API server shows at most 4 KiB of warnings; whoever has more should run `llsd check`.
 const MOST_WARNINGS: usize = 16;
 
-/// One thing to say to whoever sent the resource.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Remark {
-    field: String,
-    problem: String,
-    fix: String,
-}
-
-/// What is decided so far.
+/// What is decided so far: errors refuse the resource.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    refusals: Vec<Remark>,
-    warnings: Vec<Remark>,
+    errors: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl From<Diagnostic> for Decision {
+    fn from(diagnostic: Diagnostic) -> Self {
+        let mut decision = Self::default();
+        decision.add(diagnostic);
+        decision
+    }
 }
 
 impl Decision {
-    /// Refuses a resource with one sentence of field, problem and fix.
-    pub(crate) fn refused_whole(message: &str) -> Self {
-        let (field, rest) = message.split_once(": ").unwrap_or(("", message));
-        let (problem, fix) = rest.split_once("; ").unwrap_or((rest, ""));
-        Self {
-            refusals: vec![Remark {
-                field: field.to_owned(),
-                problem: problem.to_owned(),
-                fix: fix.to_owned(),
-            }],
-            warnings: Vec::new(),
+    /// Adds an error or a warning.
+    pub(crate) fn add(&mut self, diagnostic: Diagnostic) {
+        match diagnostic.severity {
+            Severity::Error => self.errors.push(diagnostic),
+            Severity::Warning => self.warnings.push(diagnostic),
         }
-    }
-
-    /// Lets the resource pass, with a word.
-    pub(crate) fn warn(&mut self, notice: Notice) {
-        self.warnings.push(Remark {
-            field: notice.field.to_string(),
-            problem: notice.problem,
-            fix: notice.fix,
-        });
-    }
-
-    /// Refuses the resource.
-    pub(crate) fn refuse(&mut self, rejection: Rejection) {
-        self.refusals.push(Remark {
-            field: rejection.field.to_string(),
-            problem: rejection.problem,
-            fix: rejection.fix,
-        });
-    }
-
-    /// Takes over what a plugin said.
-    pub(crate) fn heed(&mut self, diagnostic: Diagnostic) {
-        let Diagnostic {
-            field,
-            severity,
-            code: _,
-            problem,
-            fix,
-        } = diagnostic;
-        let list = match severity {
-            Severity::Error => &mut self.refusals,
-            Severity::Warning => &mut self.warnings,
-        };
-        list.push(Remark {
-            field,
-            problem,
-            fix,
-        });
     }
 
     /// What gave way to this edit through v1alpha1, and did not before.
@@ -90,36 +45,36 @@ impl Decision {
             if known.get(&place) == Some(&value) {
                 continue;
             }
-            self.warnings.push(Remark {
-                field: place.trim_start_matches('/').replace('/', "."),
-                problem: format!(
+            self.add(Diagnostic::warning(
+                FieldPath::from(place.trim_start_matches('/').replace('/', ".")),
+                format!(
                     "this edit through v1alpha1 replaced what v1alpha2 had said here: {}",
                     brief(&value)
                 ),
-                fix: format!(
+                format!(
                     "edit the resource as v1alpha2 to bring it back; it is kept in the annotation {CONFLICTS}"
                 ),
-            });
+            ));
         }
     }
 
     /// The whole answer to the request with this `uid`, in the words of its author.
     pub(crate) fn into_review(mut self, uid: &str, speaks_v1alpha1: bool) -> Value {
         if speaks_v1alpha1 {
-            let all = self.refusals.iter_mut().chain(&mut self.warnings);
-            all.for_each(Remark::speak_v1alpha1);
+            let all = self.errors.iter_mut().chain(&mut self.warnings);
+            all.for_each(name_v1alpha1_field);
         }
-        let is_allowed = self.refusals.is_empty();
+        let is_allowed = self.errors.is_empty();
         let mut response = json!({ "uid": uid, "allowed": is_allowed });
         if !is_allowed {
-            response["status"] = refusal(&self.refusals);
+            response["status"] = refusal(&self.errors);
         }
         let left_out = self.warnings.len().saturating_sub(MOST_WARNINGS);
         let mut warnings: Vec<String> = self
             .warnings
             .iter()
             .take(MOST_WARNINGS)
-            .map(Remark::line)
+            .map(ToString::to_string)
             .collect();
         if left_out > 0 {
             warnings.push(format!("and {left_out} more; llsd check shows them all"));
@@ -150,14 +105,14 @@ fn as_review(response: Value) -> Value {
     })
 }
 
-fn refusal(refusals: &[Remark]) -> Value {
-    let lines: Vec<String> = refusals.iter().map(Remark::line).collect();
-    let causes: Vec<Value> = refusals
+fn refusal(errors: &[Diagnostic]) -> Value {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let causes: Vec<Value> = errors
         .iter()
         .map(|one| {
             json!({
                 "reason": "FieldValueInvalid",
-                "field": one.field,
+                "field": one.field.as_str(),
                 "message": format!("{}; {}", one.problem, one.fix),
             })
         })
@@ -171,25 +126,10 @@ fn refusal(refusals: &[Remark]) -> Value {
     })
 }
 
-impl Remark {
-    fn line(&self) -> String {
-        let Self {
-            field,
-            problem,
-            fix,
-        } = self;
-        let place = match field.as_str() {
-            "" => "base configuration",
-            field => field,
-        };
-        format!("{place}: {problem}; {fix}")
-    }
-
-    /// Names the field as its author does.
-    fn speak_v1alpha1(&mut self) {
-        if let Some(path) = v1alpha1_path(&self.field) {
-            self.field = path;
-        }
+/// Names the field as v1alpha1 does, where v1alpha1 has it.
+fn name_v1alpha1_field(diagnostic: &mut Diagnostic) {
+    if let Some(path) = v1alpha1_path(diagnostic.field.as_str()) {
+        diagnostic.field = FieldPath::from(path);
     }
 }
 
@@ -211,9 +151,8 @@ mod tests {
     fn many_warnings_are_cut_and_long_values_too() {
         let mut decision = Decision::default();
         for index in 0..MOST_WARNINGS + 3 {
-            decision.heed(Diagnostic::warning(
-                "c",
-                format!("spec.a[{index}]"),
+            decision.add(Diagnostic::warning(
+                FieldPath::spec().field("a").index(index),
                 "p",
                 "f",
             ));

@@ -3,9 +3,9 @@
 //! The types of `kube` hold an object of some kind; here it stays JSON, so that a resource of any
 //! shape gets an answer that can be read.
 
-use llsd_api::API_VERSION_V1ALPHA1;
 use llsd_api::checked::{Checked, review};
 use llsd_api::conversion::{Version, convert};
+use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -47,12 +47,15 @@ pub(crate) fn examine(request: &Request) -> Result<Decision, Box<Candidate>> {
         return Ok(Decision::default());
     }
     let Some(new) = &request.object else {
-        let problem = "object: there is none to admit; send the resource that is to be written";
-        return Ok(Decision::refused_whole(problem));
+        return Ok(Decision::from(Diagnostic::error(
+            FieldPath::from("object"),
+            "there is none to admit",
+            "send the resource that is to be written",
+        )));
     };
     let new = match convert(new.clone(), Version::V1Alpha2) {
         Ok(new) => new,
-        Err(error) => return Ok(Decision::refused_whole(&error.to_string())),
+        Err(error) => return Ok(Decision::from(error)),
     };
     let old = request.old_object.as_ref();
     let old = old.and_then(|old| convert(old.clone(), Version::V1Alpha2).ok());
@@ -64,18 +67,18 @@ pub(crate) fn examine(request: &Request) -> Result<Decision, Box<Candidate>> {
         return Ok(decision);
     }
     let namespace = request.namespace.clone().unwrap_or_default();
-    let verdict = review(spec_of(new));
-    for notice in verdict.notices {
-        decision.warn(notice);
+    let report = review(spec_of(new));
+    for warning in report.warnings {
+        decision.add(warning);
     }
-    match verdict.result {
+    match report.result {
         Ok(checked) => Err(Box::new(Candidate {
             checked,
             namespace,
             decision,
         })),
-        Err(rejections) => {
-            rejections.into_iter().for_each(|one| decision.refuse(one));
+        Err(errors) => {
+            errors.into_iter().for_each(|one| decision.add(one));
             Ok(decision)
         }
     }
@@ -205,7 +208,7 @@ mod tests {
         let response = decided(&request("CREATE", pod, Value::Null));
         let message = response["status"]["message"].as_str().unwrap();
         assert!(
-            message.starts_with("kind: \"Pod\" is not converted here; "),
+            message.starts_with("kind: \"Pod\" cannot be converted; "),
             "{message}"
         );
         let response = decided(&request("CREATE", json!("text"), Value::Null));

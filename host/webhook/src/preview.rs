@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use llsd_adapter_sdk::Diagnostic;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{Checked, ConfigSource, ServerSource};
-use llsd_api::{FieldPath, Rejection, choices};
+use llsd_api::{Diagnostic, FieldPath, choices};
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::distributions::KnownDistribution;
-use llsd_render::{Inputs, Refusal, Surroundings, generate, yaml};
+use llsd_render::{GenerateError, Inputs, PodContext, generate, yaml};
 use serde_json::Value;
 
 use crate::base::Base;
@@ -79,7 +78,7 @@ pub(crate) enum Preview {
     /// Errors and warnings.
     Said(Vec<Diagnostic>),
     /// The resource names a distribution that does not exist.
-    Unknown(Rejection),
+    Unknown(Diagnostic),
     /// Nothing is generated, or what it is generated from could not be had.
     Silent,
 }
@@ -124,24 +123,26 @@ pub(crate) fn preview(knowledge: &Knowledge, checked: &Checked, asked: Option<Ba
         checked,
         base: config,
         hints: &hints,
-        surroundings: &Surroundings::with_unread_images(checked),
+        pod_context: &PodContext::with_placeholder_packages(checked),
     };
     match generate(&adapters, &inputs) {
         Ok(generated) => Preview::Said(generated.warnings),
-        Err(Refusal::Rejected(found)) => Preview::Said(found),
-        Err(Refusal::Undecided(undecided)) => {
+        Err(GenerateError::Rejected(found)) => Preview::Said(found),
+        Err(GenerateError::Schema(undecided)) => {
             let fix =
                 "name the dialect in spec.distribution.schema, or install a plugin that serves it";
             // The SchemaPlugin that serves it may be applied after the resource.
-            Preview::Said(vec![Diagnostic::warning(
-                "unsupported-schema",
-                "spec.distribution",
-                undecided.to_string(),
-                fix,
-            )])
+            Preview::Said(vec![
+                Diagnostic::warning(
+                    FieldPath::spec().field("distribution"),
+                    undecided.to_string(),
+                    fix,
+                )
+                .with_code("unsupported-schema"),
+            ])
         }
         // A plugin's failure is not its author's fault, and may be gone when the operator asks.
-        Err(Refusal::Fault(fault)) => {
+        Err(GenerateError::Fault(fault)) => {
             tracing::warn!(%fault, "no preview");
             Preview::Silent
         }
@@ -155,19 +156,16 @@ fn unknown_distribution(knowledge: &Knowledge, name: &str) -> Preview {
         let problem = format!(
             "no distribution called {name:?} is known; the operator's ConfigMap, where it may stand, is not read"
         );
-        let warning = Diagnostic::warning("unknown-distribution", field.as_str(), problem, fix);
+        let warning = Diagnostic::warning(field, problem, fix).with_code("unknown-distribution");
         return Preview::Said(vec![warning]);
     }
-    Preview::Unknown(Rejection {
-        field,
-        problem: format!("no distribution is called {name:?}"),
-        fix,
-    })
+    let problem = format!("no distribution is called {name:?}");
+    Preview::Unknown(Diagnostic::error(field, problem, fix))
 }
 
 #[cfg(test)]
 mod tests {
-    use llsd_adapter_sdk::Severity;
+    use llsd_api::Severity;
     use llsd_render::distributions;
     use serde_json::json;
 

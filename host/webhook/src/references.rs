@@ -4,7 +4,7 @@
 //! admission that waits for requests of its own makes a busy API server busier.
 
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource};
-use llsd_api::{FieldPath, Notice};
+use llsd_api::{Diagnostic, FieldPath};
 use llsd_render::objects::Kind;
 
 /// What the process knows of the cluster without asking.
@@ -22,11 +22,11 @@ struct Named {
 }
 
 /// Warns of what is known to be missing.
-pub(crate) fn survey(objects: &dyn Objects, namespace: &str, checked: &Checked) -> Vec<Notice> {
+pub(crate) fn survey(objects: &dyn Objects, namespace: &str, checked: &Checked) -> Vec<Diagnostic> {
     let mut missing = names(checked);
     missing.retain(|one| objects.has(one.kind, namespace, &one.name) == Some(false));
-    let notices = missing.into_iter().map(|one| one.notice(namespace));
-    notices.collect()
+    let warnings = missing.into_iter().map(|one| one.warning(namespace));
+    warnings.collect()
 }
 
 /// Every object that the resource names, each once.
@@ -90,13 +90,13 @@ fn names(checked: &Checked) -> Vec<Named> {
 }
 
 impl Named {
-    fn notice(self, namespace: &str) -> Notice {
+    fn warning(self, namespace: &str) -> Diagnostic {
         let Self { kind, name, field } = self;
-        Notice {
+        Diagnostic::warning(
             field,
-            problem: format!("namespace {namespace:?} has no {kind:?} {name:?} yet"),
-            fix: "create it, or correct the name; until then nothing changes".to_owned(),
-        }
+            format!("namespace {namespace:?} has no {kind:?} {name:?} yet"),
+            "create it, or correct the name; until then nothing changes",
+        )
     }
 }
 
@@ -134,8 +134,8 @@ mod tests {
             "networking": {"tls": {"enabled": true, "secretName": "tls", "caBundle": {"configMapName": "ca"}}},
         }));
         let problems = |objects: &dyn Objects| {
-            let notices = survey(objects, "n", &checked).into_iter();
-            notices.map(|one| one.problem).collect::<Vec<_>>()
+            let warnings = survey(objects, "n", &checked).into_iter();
+            warnings.map(|one| one.problem).collect::<Vec<_>>()
         };
         assert_eq!(
             problems(&known),

@@ -2,8 +2,8 @@
 
 use super::names;
 use super::providers::CheckedProvider;
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::v1alpha2::ProviderApi;
 
 /// Something to leave out.
@@ -15,7 +15,7 @@ pub struct CheckedDisabled {
     pub name: String,
 }
 
-pub(super) fn check(disabled: &[String], findings: &mut Findings) -> Vec<CheckedDisabled> {
+pub(super) fn check(disabled: &[String], diagnostics: &mut Collector) -> Vec<CheckedDisabled> {
     let mut checked: Vec<CheckedDisabled> = Vec::new();
     for (position, name) in disabled.iter().enumerate() {
         let path = FieldPath::spec().field("disabled").index(position);
@@ -24,7 +24,7 @@ pub(super) fn check(disabled: &[String], findings: &mut Findings) -> Vec<Checked
                 .split('/')
                 .all(|part| names::provider_id(part).is_none());
         if !good {
-            findings.refuse(
+            diagnostics.error(
                 &path,
                 format!("{name:?} is neither an API nor a provider"),
                 "write an API (eval) or one provider of it (inference/ollama)",
@@ -33,7 +33,7 @@ pub(super) fn check(disabled: &[String], findings: &mut Findings) -> Vec<Checked
             .iter()
             .find(|earlier| target(&earlier.name) == target(name))
         {
-            findings.refuse(
+            diagnostics.error(
                 &path,
                 format!("repeats {}", first.path),
                 "remove one of the two",
@@ -63,7 +63,7 @@ fn target(disabled: &str) -> (&str, Option<&str>) {
 pub(super) fn leave_out(
     providers: &mut Vec<CheckedProvider>,
     disabled: &[CheckedDisabled],
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     providers.retain(|provider| {
         let by = disabled.iter().find(|disabled| {
@@ -72,7 +72,7 @@ pub(super) fn leave_out(
         });
         if let Some(by) = by {
             let problem = format!("is not used: {} disables {:?}", by.path, by.name);
-            findings.note(&provider.path, problem, "remove one of the two");
+            diagnostics.warning(&provider.path, problem, "remove one of the two");
         }
         by.is_none()
     });

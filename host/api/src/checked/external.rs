@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::names;
 use super::object;
 use super::providers::{CheckedProvider, ProviderId};
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::rules;
 use crate::v1alpha2::{ExternalProviders, PullPolicy};
 
@@ -38,7 +38,7 @@ pub struct CheckedExternal {
 pub(super) fn check(
     external: &ExternalProviders,
     inline: &[CheckedProvider],
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Vec<CheckedExternal> {
     let mut checked: Vec<CheckedExternal> = Vec::new();
     let mut seen: BTreeMap<String, FieldPath> = BTreeMap::new();
@@ -50,11 +50,11 @@ pub(super) fn check(
             let id = &provider.provider_id;
             let id_path = path.field("providerId");
             if id.len() > LONGEST_ID {
-                findings.breaks(&rules::SHORT_EXTERNAL_ID, &id_path);
+                diagnostics.violation(&rules::SHORT_EXTERNAL_ID, &id_path);
             } else {
                 // The id names an init container, which takes fewer characters than the server does.
                 let fix = "use lower-case letters, digits and \"-\"";
-                object::typed_text(id, &id_path, names::label(id), fix, findings);
+                object::typed_text(id, &id_path, names::label(id), fix, diagnostics);
             }
             let image = &provider.image;
             object::typed_text(
@@ -62,17 +62,17 @@ pub(super) fn check(
                 &path.field("image"),
                 names::image(image),
                 "give an image such as registry.example.com/provider:v1",
-                findings,
+                diagnostics,
             );
             if let Some(first) = seen.get(id) {
-                findings.refuse(
+                diagnostics.error(
                     &id_path,
                     format!("{id:?} is already the id of {first}"),
                     "give each provider its own id",
                 );
             }
             if let Some(same) = inline.iter().find(|inline| inline.id.as_str() == id) {
-                findings.note(
+                diagnostics.warning(
                     &id_path,
                     format!("{id:?} is also the id of {}, which is not used", same.path),
                     "change one of the ids, or remove the other provider",

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::names;
 use super::object::{self, Object};
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::rules;
 use crate::structure::found;
 use crate::v1alpha2::{AllowedFrom, CaBundle, Networking, Tls};
@@ -54,7 +54,7 @@ pub struct Expose {
 }
 
 /// Reads networking. The schema has checked the port's range.
-pub(super) fn check(networking: &Networking, findings: &mut Findings) -> CheckedNetworking {
+pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> CheckedNetworking {
     let Networking {
         port,
         tls,
@@ -65,19 +65,19 @@ pub(super) fn check(networking: &Networking, findings: &mut Findings) -> Checked
     let tls = tls.as_ref();
     CheckedNetworking {
         asked_port: port.and_then(|port| u16::try_from(port).ok()),
-        tls_secret: tls.and_then(|tls| check_tls(tls, &path.field("tls"), findings)),
+        tls_secret: tls.and_then(|tls| check_tls(tls, &path.field("tls"), diagnostics)),
         ca_bundle: tls.and_then(|tls| tls.ca_bundle.clone()),
         expose: expose
             .as_ref()
-            .and_then(|expose| check_expose(expose, &path.field("expose"), findings)),
+            .and_then(|expose| check_expose(expose, &path.field("expose"), diagnostics)),
         allowed_from: allowed_from.clone(),
         mentions_access: expose.is_some() || allowed_from.is_some(),
     }
-    .with_names_checked(&path, findings)
+    .with_names_checked(&path, diagnostics)
 }
 
 impl CheckedNetworking {
-    fn with_names_checked(self, path: &FieldPath, findings: &mut Findings) -> Self {
+    fn with_names_checked(self, path: &FieldPath, diagnostics: &mut Collector) -> Self {
         if let Some(CaBundle {
             config_map_name,
             config_map_namespace,
@@ -91,12 +91,12 @@ impl CheckedNetworking {
                 &path.field("configMapName"),
                 names::subdomain(config_map_name),
                 fix,
-                findings,
+                diagnostics,
             );
             check_namespace(
                 config_map_namespace.as_deref(),
                 &path.field("configMapNamespace"),
-                findings,
+                diagnostics,
             );
             for (position, key) in config_map_keys.iter().flatten().enumerate() {
                 let path = path.field("configMapKeys").index(position);
@@ -105,7 +105,7 @@ impl CheckedNetworking {
                     &path,
                     names::data_key(key),
                     "give a key of the ConfigMap",
-                    findings,
+                    diagnostics,
                 );
             }
         }
@@ -120,10 +120,10 @@ impl CheckedNetworking {
         {
             let fix = "give the name of a namespace, or \"*\" for all";
             let place = path.field("namespaces").index(position);
-            object::typed_text(name, &place, names::label_value(name), fix, findings);
+            object::typed_text(name, &place, names::label_value(name), fix, diagnostics);
             // Policies with such names were always taken; they let nobody in.
             if names::label_value(name).is_none() && names::label(name).is_some() {
-                findings.note(&place, format!("no namespace can be called {name:?}"), fix);
+                diagnostics.warning(&place, format!("no namespace can be called {name:?}"), fix);
             }
         }
         for (position, key) in labels.iter().flatten().enumerate() {
@@ -136,7 +136,7 @@ impl CheckedNetworking {
                 &path.field("labels").index(position),
                 names::label_key(key),
                 &fix,
-                findings,
+                diagnostics,
             );
         }
         self
@@ -144,23 +144,27 @@ impl CheckedNetworking {
 }
 
 /// An empty namespace is the resource's own, as it was in v1alpha1.
-pub(super) fn check_namespace(namespace: Option<&str>, path: &FieldPath, findings: &mut Findings) {
+pub(super) fn check_namespace(
+    namespace: Option<&str>,
+    path: &FieldPath,
+    diagnostics: &mut Collector,
+) {
     if let Some(name) = namespace.filter(|name| !name.is_empty()) {
         object::typed_text(
             name,
             path,
             names::label(name),
             "give the name of a namespace",
-            findings,
+            diagnostics,
         );
     }
 }
 
-fn check_tls(tls: &Tls, path: &FieldPath, findings: &mut Findings) -> Option<String> {
+fn check_tls(tls: &Tls, path: &FieldPath, diagnostics: &mut Collector) -> Option<String> {
     let secret = path.field("secretName");
     match (tls.enabled, tls.secret_name.as_deref()) {
         (Some(true), None) => {
-            findings.breaks(&rules::TLS_NEEDS_SECRET, &secret);
+            diagnostics.violation(&rules::TLS_NEEDS_SECRET, &secret);
             None
         }
         (None | Some(true), Some(name)) => {
@@ -169,12 +173,12 @@ fn check_tls(tls: &Tls, path: &FieldPath, findings: &mut Findings) -> Option<Str
                 &secret,
                 names::subdomain(name),
                 "give the name of a Secret",
-                findings,
+                diagnostics,
             );
             Some(name.to_owned())
         }
         (Some(false), Some(_)) => {
-            findings.note(
+            diagnostics.warning(
                 &secret,
                 "has no effect: tls.enabled is false",
                 "remove it, or write enabled: true",
@@ -185,13 +189,13 @@ fn check_tls(tls: &Tls, path: &FieldPath, findings: &mut Findings) -> Option<Str
     }
 }
 
-fn check_expose(value: &Value, path: &FieldPath, findings: &mut Findings) -> Option<Expose> {
+fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) -> Option<Expose> {
     let map = match value {
         Value::Bool(enabled) => return enabled.then(Expose::default),
         Value::Object(map) => map,
         other => {
             let problem = format!("must be true, false or an object, not {}", found(other));
-            findings.refuse(
+            diagnostics.error(
                 path,
                 problem,
                 "write true, or {hostname: llama.example.com}",
@@ -206,31 +210,31 @@ fn check_expose(value: &Value, path: &FieldPath, findings: &mut Findings) -> Opt
         "tlsSecretName",
         "annotations",
     ];
-    let object = Object::open(map, path.clone(), &known, findings);
-    let enabled = object.flag("enabled", findings);
+    let object = Object::open(map, path.clone(), &known, diagnostics);
+    let enabled = object.flag("enabled", diagnostics);
     let expose = Expose {
         hostname: object.text(
             "hostname",
             hostname,
             "give a host name such as llama.example.com",
-            findings,
+            diagnostics,
         ),
         ingress_class_name: object.text(
             "ingressClassName",
             names::subdomain,
             "give the name of an IngressClass",
-            findings,
+            diagnostics,
         ),
         tls_secret_name: object.text(
             "tlsSecretName",
             names::subdomain,
             "give the name of a Secret",
-            findings,
+            diagnostics,
         ),
-        annotations: annotations(&object, findings),
+        annotations: annotations(&object, diagnostics),
     };
     if enabled == Some(false) && expose != Expose::default() {
-        findings.note(
+        diagnostics.warning(
             path,
             "has no effect: enabled is false",
             "write enabled: true, or remove the rest",
@@ -246,18 +250,18 @@ fn hostname(name: &str) -> Option<&'static str> {
     names::subdomain(name).or_else(|| too_long().then_some("has a part longer than 63 characters"))
 }
 
-fn annotations(object: &Object<'_>, findings: &mut Findings) -> BTreeMap<String, String> {
+fn annotations(object: &Object<'_>, diagnostics: &mut Collector) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::new();
-    for (key, value) in object.free("annotations", findings) {
+    for (key, value) in object.free("annotations", diagnostics) {
         let path = object.field("annotations").field(&key);
         if names::label_key(&key).is_some() {
-            findings.refuse(
+            diagnostics.error(
                 &path,
                 format!("{key:?} is no annotation key"),
                 "use a key such as example.com/name",
             );
         }
-        if let Some(text) = object::text(&value, &path, |_| None, "write a text", findings) {
+        if let Some(text) = object::text(&value, &path, |_| None, "write a text", diagnostics) {
             annotations.insert(key, text);
         }
     }

@@ -1,12 +1,12 @@
 //! Reads JSON that may have one of several shapes, with a rejection for each wrong part.
 //!
 //! The API server cannot check inside these nodes, so every type, unknown key and bound is checked
-//! here. A reader goes on after a problem: the caller sees `None` and the findings hold the reason.
+//! here. A reader goes on after a problem: the caller sees `None` and the diagnostics hold the reason.
 
 use serde_json::{Map, Value};
 
+use crate::diagnostic::{Collector, choices};
 use crate::field_path::FieldPath;
-use crate::rejection::{Findings, choices};
 use crate::structure::found;
 
 /// A JSON object whose keys are all known.
@@ -21,10 +21,10 @@ impl<'a> Object<'a> {
         map: &'a Map<String, Value>,
         path: FieldPath,
         known: &[&str],
-        findings: &mut Findings,
+        diagnostics: &mut Collector,
     ) -> Self {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            findings.refuse(
+            diagnostics.error(
                 &path.field(key),
                 "there is no such field",
                 choices(key, known.iter().copied()),
@@ -47,9 +47,9 @@ impl<'a> Object<'a> {
         key: &str,
         check: impl Fn(&str) -> Option<&'static str>,
         fix: &str,
-        findings: &mut Findings,
+        diagnostics: &mut Collector,
     ) -> Option<String> {
-        text(self.value(key)?, &self.field(key), check, fix, findings)
+        text(self.value(key)?, &self.field(key), check, fix, diagnostics)
     }
 
     /// Like [`Self::text`], and refused when absent.
@@ -58,20 +58,20 @@ impl<'a> Object<'a> {
         key: &str,
         check: impl Fn(&str) -> Option<&'static str>,
         fix: &str,
-        findings: &mut Findings,
+        diagnostics: &mut Collector,
     ) -> Option<String> {
         if self.value(key).is_none() {
-            findings.refuse(&self.field(key), "is missing", fix);
+            diagnostics.error(&self.field(key), "is missing", fix);
         }
-        self.text(key, check, fix, findings)
+        self.text(key, check, fix, diagnostics)
     }
 
     /// A whole number of at least one and at most `most`.
-    pub(super) fn count(&self, key: &str, most: u64, findings: &mut Findings) -> Option<u64> {
+    pub(super) fn count(&self, key: &str, most: u64, diagnostics: &mut Collector) -> Option<u64> {
         let value = self.value(key)?;
         let number = value.as_u64().filter(|number| (1..=most).contains(number));
         if number.is_none() {
-            findings.refuse(
+            diagnostics.error(
                 &self.field(key),
                 format!("{value} is no number from 1 to {most}"),
                 format!("use a whole number from 1 to {most}"),
@@ -81,11 +81,11 @@ impl<'a> Object<'a> {
     }
 
     /// True or false.
-    pub(super) fn flag(&self, key: &str, findings: &mut Findings) -> Option<bool> {
+    pub(super) fn flag(&self, key: &str, diagnostics: &mut Collector) -> Option<bool> {
         let value = self.value(key)?;
         if !value.is_boolean() {
             let problem = format!("must be true or false, not {}", found(value));
-            findings.refuse(
+            diagnostics.error(
                 &self.field(key),
                 problem,
                 "write true or false, without quotes",
@@ -95,13 +95,13 @@ impl<'a> Object<'a> {
     }
 
     /// A free object; empty when absent.
-    pub(super) fn free(&self, key: &str, findings: &mut Findings) -> Map<String, Value> {
+    pub(super) fn free(&self, key: &str, diagnostics: &mut Collector) -> Map<String, Value> {
         match self.value(key) {
             None => Map::new(),
             Some(Value::Object(map)) => map.clone(),
             Some(other) => {
                 let problem = format!("must be an object, not {}", found(other));
-                findings.refuse(
+                diagnostics.error(
                     &self.field(key),
                     problem,
                     "write name: value pairs below it",
@@ -118,24 +118,24 @@ pub(super) fn text(
     path: &FieldPath,
     check: impl Fn(&str) -> Option<&'static str>,
     fix: &str,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<String> {
     let Value::String(text) = value else {
         let fix = match value {
             Value::Number(_) | Value::Bool(_) => format!("put it in quotes: \"{value}\""),
             _ => fix.to_owned(),
         };
-        findings.refuse(path, format!("must be a text, not {}", found(value)), fix);
+        diagnostics.error(path, format!("must be a text, not {}", found(value)), fix);
         return None;
     };
     match check(text) {
         None => Some(text.clone()),
         Some("is empty") => {
-            findings.refuse(path, "is empty", fix);
+            diagnostics.error(path, "is empty", fix);
             None
         }
         Some(problem) => {
-            findings.refuse(path, format!("{text:?} {problem}"), fix);
+            diagnostics.error(path, format!("{text:?} {problem}"), fix);
             None
         }
     }
@@ -147,12 +147,12 @@ pub(super) fn typed_text(
     path: &FieldPath,
     problem: Option<&str>,
     fix: &str,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     match problem {
         None => {}
-        Some("is empty") => findings.refuse(path, "is empty", fix),
-        Some(problem) => findings.refuse(path, format!("{text:?} {problem}"), fix),
+        Some("is empty") => diagnostics.error(path, "is empty", fix),
+        Some(problem) => diagnostics.error(path, format!("{text:?} {problem}"), fix),
     }
 }
 

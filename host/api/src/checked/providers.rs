@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::names;
 use super::object::Object;
 use super::secrets::{self, Reference};
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::structure::found;
 use crate::v1alpha2::{ProviderApi, Providers};
 
@@ -80,15 +80,15 @@ const ID_FIX: &str =
     "use up to 63 letters, digits, \"-\", \"_\" and \".\", with a letter or digit first and last";
 
 /// Reads every entry of every API, in the order of the resource.
-pub(super) fn check(providers: &Providers, findings: &mut Findings) -> Vec<CheckedProvider> {
+pub(super) fn check(providers: &Providers, diagnostics: &mut Collector) -> Vec<CheckedProvider> {
     let mut checked = Vec::new();
     for (api, value) in providers.entries() {
         let path = FieldPath::spec().at(&["providers", api.field]);
         match value {
-            Value::Object(entry) => checked.extend(check_entry(api, entry, path, 1, findings)),
+            Value::Object(entry) => checked.extend(check_entry(api, entry, path, 1, diagnostics)),
             Value::Array(entries) if entries.len() > MOST_ENTRIES => {
                 let problem = format!("has {} entries", entries.len());
-                findings.refuse(
+                diagnostics.error(
                     &path,
                     problem,
                     format!("use at most {MOST_ENTRIES} providers"),
@@ -98,10 +98,14 @@ pub(super) fn check(providers: &Providers, findings: &mut Findings) -> Vec<Check
                 for (position, entry) in entries.iter().enumerate() {
                     let path = path.index(position);
                     match entry {
-                        Value::Object(entry) => {
-                            checked.extend(check_entry(api, entry, path, entries.len(), findings))
-                        }
-                        other => findings.refuse(
+                        Value::Object(entry) => checked.extend(check_entry(
+                            api,
+                            entry,
+                            path,
+                            entries.len(),
+                            diagnostics,
+                        )),
+                        other => diagnostics.error(
                             &path,
                             format!("must be a provider, not {}", found(other)),
                             "write {id: …, provider: …}",
@@ -109,14 +113,14 @@ pub(super) fn check(providers: &Providers, findings: &mut Findings) -> Vec<Check
                     }
                 }
             }
-            other => findings.refuse(
+            other => diagnostics.error(
                 &path,
                 format!("must be a provider or a list of them, not {}", found(other)),
                 "write {provider: …} or a list of such objects",
             ),
         }
     }
-    refuse_repeated_ids(&checked, findings);
+    refuse_repeated_ids(&checked, diagnostics);
     checked
 }
 
@@ -128,14 +132,14 @@ fn check_entry(
     entry: &Map<String, Value>,
     path: FieldPath,
     siblings: usize,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<CheckedProvider> {
-    let entry = Object::open(entry, path, FIELDS, findings);
+    let entry = Object::open(entry, path, FIELDS, diagnostics);
     let provider = entry.required_text(
         "provider",
         names::provider_type,
         "name the kind of provider, for example vllm or remote::vllm",
-        findings,
+        diagnostics,
     );
     let default_id = provider
         .as_deref()
@@ -144,13 +148,13 @@ fn check_entry(
         let fix = default_id.map_or("add an id of your own".to_owned(), |id| {
             format!("add one, for example id: {id}")
         });
-        findings.refuse(
+        diagnostics.error(
             &entry.field("id"),
             format!("is missing, and {siblings} providers are listed here"),
             fix,
         );
     }
-    let given = entry.text("id", names::provider_id, ID_FIX, findings);
+    let given = entry.text("id", names::provider_id, ID_FIX, diagnostics);
     let id = if entry.value("id").is_some() {
         given
     } else {
@@ -163,42 +167,44 @@ fn check_entry(
         "endpoint",
         names::address,
         "give an address such as http://vllm:8000",
-        findings,
+        diagnostics,
     );
-    note_credentials(endpoint.as_deref(), &entry.field("endpoint"), findings);
+    note_credentials(endpoint.as_deref(), &entry.field("endpoint"), diagnostics);
     let mut references = BTreeMap::new();
-    let mut refer = |field: &str, value: &Value, path: FieldPath, findings: &mut Findings| {
+    let mut refer = |field: &str, value: &Value, path: FieldPath, diagnostics: &mut Collector| {
         if let Some(reference) =
-            secrets::read(value, &path, secrets::variable(&owner, field), findings)
+            secrets::read(value, &path, secrets::variable(&owner, field), diagnostics)
         {
             references.insert(field.to_owned(), reference);
         }
     };
     if let Some(value) = entry.value("apiKey") {
-        refer("apiKey", value, entry.field("apiKey"), findings);
+        refer("apiKey", value, entry.field("apiKey"), diagnostics);
     }
     let host = match entry.value("host") {
-        Some(Value::String(_)) => entry.text("host", names::address, "give a host name", findings),
+        Some(Value::String(_)) => {
+            entry.text("host", names::address, "give a host name", diagnostics)
+        }
         Some(value) => {
-            refer("host", value, entry.field("host"), findings);
+            refer("host", value, entry.field("host"), diagnostics);
             None
         }
         None => None,
     };
-    let settings = entry.free("settings", findings);
-    for (name, value) in &entry.free("secretRefs", findings) {
+    let settings = entry.free("settings", diagnostics);
+    for (name, value) in &entry.free("secretRefs", diagnostics) {
         let path = entry.field("secretRefs").field(name);
         if names::provider_id(name).is_some() || name.contains('.') {
-            findings.refuse(
+            diagnostics.error(
                 &path,
                 format!("{name:?} is no setting of a provider"),
                 "use letters, digits, \"_\" and \"-\"",
             );
         } else if settings.contains_key(name) {
             let problem = format!("{} sets {name:?} too", entry.field("settings").field(name));
-            findings.refuse(&path, problem, "keep one of the two");
+            diagnostics.error(&path, problem, "keep one of the two");
         } else {
-            refer(&format!("secretRefs.{name}"), value, path, findings);
+            refer(&format!("secretRefs.{name}"), value, path, diagnostics);
         }
     }
     Some(CheckedProvider {
@@ -215,7 +221,7 @@ fn check_entry(
 }
 
 /// A password inside an address ends up in a ConfigMap.
-fn note_credentials(endpoint: Option<&str>, path: &FieldPath, findings: &mut Findings) {
+fn note_credentials(endpoint: Option<&str>, path: &FieldPath, diagnostics: &mut Collector) {
     let authority = endpoint
         .and_then(|endpoint| endpoint.split_once("://"))
         .map(|(_, rest)| rest.split('/').next());
@@ -223,7 +229,7 @@ fn note_credentials(endpoint: Option<&str>, path: &FieldPath, findings: &mut Fin
         .flatten()
         .is_some_and(|authority| authority.contains('@'))
     {
-        findings.note(
+        diagnostics.warning(
             path,
             "holds credentials, which anyone who may read ConfigMaps can see",
             "use apiKey or secretRefs instead",
@@ -231,12 +237,12 @@ fn note_credentials(endpoint: Option<&str>, path: &FieldPath, findings: &mut Fin
     }
 }
 
-fn refuse_repeated_ids(providers: &[CheckedProvider], findings: &mut Findings) {
+fn refuse_repeated_ids(providers: &[CheckedProvider], diagnostics: &mut Collector) {
     let mut seen: BTreeMap<&ProviderId, &FieldPath> = BTreeMap::new();
     for provider in providers {
         if let Some(first) = seen.get(&provider.id) {
             let problem = format!("{:?} is already the id of {first}", provider.id.as_str());
-            findings.refuse(
+            diagnostics.error(
                 &provider.path.field("id"),
                 problem,
                 "give each provider its own id",

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::names;
 use super::object::{self, Object};
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::structure::found;
 use crate::v1alpha2::Resources;
 
@@ -62,7 +62,7 @@ const MOST: u64 = 100_000_000;
 /// Reads all three lists.
 pub(super) fn check(
     resources: &Resources,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> (Vec<CheckedModel>, Vec<CheckedTool>, Vec<CheckedShield>) {
     let models: Vec<_> = entries("models", resources.models.as_deref())
         .filter_map(|(path, value)| {
@@ -75,13 +75,16 @@ pub(super) fn check(
                 "embeddingDimension",
                 "metadata",
             ];
-            check_model(named(value, path, "a model", &known, findings)?, findings)
+            check_model(
+                named(value, path, "a model", &known, diagnostics)?,
+                diagnostics,
+            )
         })
         .collect();
     let tools: Vec<_> = entries("tools", resources.tools.as_deref())
         .filter_map(|(path, value)| {
-            let named = named(value, path, "a tool", &["name", "provider"], findings)?;
-            let provider = named.provider(findings);
+            let named = named(value, path, "a tool", &["name", "provider"], diagnostics)?;
+            let provider = named.provider(diagnostics);
             Some(CheckedTool {
                 name: named.name?,
                 path: named.path,
@@ -96,11 +99,11 @@ pub(super) fn check(
                 path,
                 "a shield",
                 &["name", "provider", "model"],
-                findings,
+                diagnostics,
             )?;
-            let provider = named.provider(findings);
+            let provider = named.provider(diagnostics);
             let model = named.object.as_ref().and_then(|object| {
-                object.text("model", object::short, "give a model's name", findings)
+                object.text("model", object::short, "give a model's name", diagnostics)
             });
             Some(CheckedShield {
                 name: named.name?,
@@ -114,18 +117,21 @@ pub(super) fn check(
         models
             .iter()
             .map(|model| (&model.path, (&model.name, model.provider.as_ref()))),
-        findings,
+        diagnostics,
     );
-    refuse_repetitions(tools.iter().map(|tool| (&tool.path, &tool.name)), findings);
+    refuse_repetitions(
+        tools.iter().map(|tool| (&tool.path, &tool.name)),
+        diagnostics,
+    );
     refuse_repetitions(
         shields.iter().map(|shield| (&shield.path, &shield.name)),
-        findings,
+        diagnostics,
     );
     (models, tools, shields)
 }
 
-fn check_model(named: Named<'_>, findings: &mut Findings) -> Option<CheckedModel> {
-    let provider = named.provider(findings);
+fn check_model(named: Named<'_>, diagnostics: &mut Collector) -> Option<CheckedModel> {
+    let provider = named.provider(diagnostics);
     let Some(object) = named.object else {
         return Some(CheckedModel {
             name: named.name?,
@@ -142,25 +148,25 @@ fn check_model(named: Named<'_>, findings: &mut Findings) -> Option<CheckedModel
         "modelType",
         object::short,
         "use llm or embedding, or remove the field",
-        findings,
+        diagnostics,
     );
-    let embedding_dimension = object.count("embeddingDimension", MOST, findings);
+    let embedding_dimension = object.count("embeddingDimension", MOST, diagnostics);
     if model_type.as_deref() == Some("llm") && embedding_dimension.is_some() {
         let problem = "is given for a model of type \"llm\"";
-        findings.refuse(
+        diagnostics.error(
             &object.field("embeddingDimension"),
             problem,
             "write modelType: embedding, or remove the dimension",
         );
     }
-    let context_length = object.count("contextLength", MOST, findings);
+    let context_length = object.count("contextLength", MOST, diagnostics);
     let quantization = object.text(
         "quantization",
         object::short,
         "give a text such as fp8",
-        findings,
+        diagnostics,
     );
-    let metadata = object.free("metadata", findings);
+    let metadata = object.free("metadata", diagnostics);
     Some(CheckedModel {
         name: named.name?,
         path: named.path,
@@ -192,10 +198,10 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    fn provider(&self, findings: &mut Findings) -> Option<String> {
+    fn provider(&self, diagnostics: &mut Collector) -> Option<String> {
         self.object
             .as_ref()?
-            .text("provider", names::provider_id, PROVIDER_FIX, findings)
+            .text("provider", names::provider_id, PROVIDER_FIX, diagnostics)
     }
 }
 
@@ -204,11 +210,11 @@ fn named<'a>(
     path: FieldPath,
     what: &str,
     known: &[&str],
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<Named<'a>> {
     match value {
         Value::String(_) => {
-            let name = object::text(value, &path, object::short, NAME_FIX, findings);
+            let name = object::text(value, &path, object::short, NAME_FIX, diagnostics);
             Some(Named {
                 path,
                 name,
@@ -216,8 +222,8 @@ fn named<'a>(
             })
         }
         Value::Object(map) => {
-            let object = Object::open(map, path.clone(), known, findings);
-            let name = object.required_text("name", object::short, NAME_FIX, findings);
+            let object = Object::open(map, path.clone(), known, diagnostics);
+            let name = object.required_text("name", object::short, NAME_FIX, diagnostics);
             Some(Named {
                 path,
                 name,
@@ -225,7 +231,7 @@ fn named<'a>(
             })
         }
         other => {
-            findings.refuse(
+            diagnostics.error(
                 &path,
                 format!("must be {what}, not {}", found(other)),
                 "write its name, or an object with its name",
@@ -237,13 +243,13 @@ fn named<'a>(
 
 fn refuse_repetitions<'a, K: PartialEq>(
     entries: impl Iterator<Item = (&'a FieldPath, K)>,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     let mut seen: Vec<(&FieldPath, K)> = Vec::new();
     for (path, key) in entries {
         match seen.iter().find(|(_, earlier)| *earlier == key) {
             Some((first, _)) => {
-                findings.refuse(path, format!("repeats {first}"), "remove one of the two")
+                diagnostics.error(path, format!("repeats {first}"), "remove one of the two")
             }
             None => seen.push((path, key)),
         }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::names;
 use super::object::{self, Object};
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::rules;
 use crate::structure::found;
 use crate::v1alpha2::SecretReference;
@@ -86,7 +86,7 @@ pub(super) fn read(
     value: &Value,
     path: &FieldPath,
     env: String,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<Reference> {
     let Value::Object(map) = value else {
         let problem = match value {
@@ -95,7 +95,7 @@ pub(super) fn read(
             }
             other => format!("must refer to a Secret, not be {}", found(other)),
         };
-        findings.refuse(
+        diagnostics.error(
             path,
             problem,
             format!("put the value into a Secret and {FIX}"),
@@ -106,12 +106,12 @@ pub(super) fn read(
         map,
         path.clone(),
         &["name", "key", "secretKeyRef"],
-        findings,
+        diagnostics,
     );
     match outer.value("secretKeyRef") {
-        None => named(&outer, path, env, findings),
+        None => named(&outer, path, env, diagnostics),
         Some(_) if outer.value("name").is_some() || outer.value("key").is_some() => {
-            findings.refuse(
+            diagnostics.error(
                 path,
                 "gives both name or key and secretKeyRef",
                 "keep one of the two forms",
@@ -119,12 +119,17 @@ pub(super) fn read(
             None
         }
         Some(Value::Object(map)) => {
-            let inner = Object::open(map, path.field("secretKeyRef"), &["name", "key"], findings);
-            named(&inner, path, env, findings)
+            let inner = Object::open(
+                map,
+                path.field("secretKeyRef"),
+                &["name", "key"],
+                diagnostics,
+            );
+            named(&inner, path, env, diagnostics)
         }
         Some(other) => {
             let problem = format!("must be an object, not {}", found(other));
-            findings.refuse(&path.field("secretKeyRef"), problem, FIX);
+            diagnostics.error(&path.field("secretKeyRef"), problem, FIX);
             None
         }
     }
@@ -134,10 +139,10 @@ fn named(
     object: &Object<'_>,
     path: &FieldPath,
     env: String,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<Reference> {
-    let secret = object.required_text("name", names::subdomain, SECRET_FIX, findings);
-    let key = object.required_text("key", names::data_key, KEY_FIX, findings);
+    let secret = object.required_text("name", names::subdomain, SECRET_FIX, diagnostics);
+    let key = object.required_text("key", names::data_key, KEY_FIX, diagnostics);
     Some(Reference {
         path: path.clone(),
         secret: secret?,
@@ -151,7 +156,7 @@ pub(super) fn read_typed(
     reference: &SecretReference,
     path: &FieldPath,
     env: String,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<Reference> {
     let SecretReference {
         name,
@@ -162,7 +167,7 @@ pub(super) fn read_typed(
         (Some(name), Some(key), None) => (name, key, path.clone()),
         (None, None, Some(inner)) => (&inner.name, &inner.key, path.field("secretKeyRef")),
         _ => {
-            findings.breaks(&rules::REFERENCE_FORM, path);
+            diagnostics.violation(&rules::REFERENCE_FORM, path);
             return None;
         }
     };
@@ -171,14 +176,14 @@ pub(super) fn read_typed(
         &below.field("name"),
         names::subdomain(secret),
         SECRET_FIX,
-        findings,
+        diagnostics,
     );
     object::typed_text(
         key,
         &below.field("key"),
         names::data_key(key),
         KEY_FIX,
-        findings,
+        diagnostics,
     );
     Some(Reference {
         path: path.clone(),
@@ -193,7 +198,7 @@ pub(super) fn read_typed(
 pub(super) fn refuse_collisions<'a>(
     references: impl IntoIterator<Item = &'a Reference>,
     reserved: &BTreeMap<String, FieldPath>,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     let mut seen: BTreeMap<&str, &FieldPath> = reserved
         .iter()
@@ -205,7 +210,7 @@ pub(super) fn refuse_collisions<'a>(
                 "needs the variable {}, which {first} needs too",
                 reference.env
             );
-            findings.refuse(
+            diagnostics.error(
                 &reference.path,
                 problem,
                 "change the id of one of the two providers",

@@ -3,8 +3,8 @@
 use super::names;
 use super::networking::check_namespace;
 use super::object;
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::rules;
 use crate::v1alpha2::{DistributionSource, DistributionSpec, OverrideConfig};
 
@@ -48,7 +48,10 @@ pub struct BaseConfigMap {
 /// The key of a base configuration that names none.
 pub const DEFAULT_CONFIG_KEY: &str = "config.yaml";
 
-pub(super) fn check(source: &DistributionSource, findings: &mut Findings) -> Option<ServerSource> {
+pub(super) fn check(
+    source: &DistributionSource,
+    diagnostics: &mut Collector,
+) -> Option<ServerSource> {
     let DistributionSource {
         name,
         image,
@@ -62,7 +65,7 @@ pub(super) fn check(source: &DistributionSource, findings: &mut Findings) -> Opt
             &path.field("schema"),
             names::schema_id(schema),
             "give a schema such as llama-stack/0.7",
-            findings,
+            diagnostics,
         );
     }
     if let Some(base) = base_config {
@@ -73,7 +76,7 @@ pub(super) fn check(source: &DistributionSource, findings: &mut Findings) -> Opt
             &path.field("configMapName"),
             names::subdomain(name),
             "give the name of a ConfigMap",
-            findings,
+            diagnostics,
         );
         if let Some(key) = key {
             object::typed_text(
@@ -81,7 +84,7 @@ pub(super) fn check(source: &DistributionSource, findings: &mut Findings) -> Opt
                 &path.field("key"),
                 names::data_key(key),
                 "give a key of the ConfigMap",
-                findings,
+                diagnostics,
             );
         }
     }
@@ -93,7 +96,7 @@ pub(super) fn check(source: &DistributionSource, findings: &mut Findings) -> Opt
                 &path.field("name"),
                 names::provider_id(name).map(|_| "is no name of a distribution"),
                 fix,
-                findings,
+                diagnostics,
             );
             Some(ServerSource::Named(name.clone()))
         }
@@ -104,26 +107,26 @@ pub(super) fn check(source: &DistributionSource, findings: &mut Findings) -> Opt
                 &path.field("image"),
                 names::image(image),
                 fix,
-                findings,
+                diagnostics,
             );
             Some(ServerSource::Image(image.clone()))
         }
         (Some(_), Some(_)) => {
-            findings.breaks(&rules::ONE_SOURCE, &path);
+            diagnostics.violation(&rules::ONE_SOURCE, &path);
             None
         }
         (None, None) => {
-            findings.breaks(&rules::SOME_SOURCE, &path);
+            diagnostics.violation(&rules::SOME_SOURCE, &path);
             None
         }
     }
 }
 
-pub(super) fn refuse_beside_override(spec: &DistributionSpec, findings: &mut Findings) {
+pub(super) fn refuse_beside_override(spec: &DistributionSpec, diagnostics: &mut Collector) {
     let Some(config) = &spec.override_config else {
         return;
     };
-    check_override(config, findings);
+    check_override(config, diagnostics);
     let path = FieldPath::spec();
     let excluded = [
         (
@@ -153,7 +156,7 @@ pub(super) fn refuse_beside_override(spec: &DistributionSpec, findings: &mut Fin
         ),
     ];
     for (rule, field, _) in excluded.iter().filter(|(_, _, given)| *given) {
-        findings.breaks(rule, field);
+        diagnostics.violation(rule, field);
     }
 }
 
@@ -186,7 +189,7 @@ pub(super) fn config_source(spec: &DistributionSpec, asks_for_something: bool) -
 }
 
 /// Checks the names of an override configuration.
-fn check_override(config: &OverrideConfig, findings: &mut Findings) {
+fn check_override(config: &OverrideConfig, diagnostics: &mut Collector) {
     let path = FieldPath::spec().field("overrideConfig");
     let name = &config.config_map_name;
     object::typed_text(
@@ -194,11 +197,11 @@ fn check_override(config: &OverrideConfig, findings: &mut Findings) {
         &path.field("configMapName"),
         names::subdomain(name),
         "give the name of a ConfigMap",
-        findings,
+        diagnostics,
     );
     check_namespace(
         config.config_map_namespace.as_deref(),
         &path.field("configMapNamespace"),
-        findings,
+        diagnostics,
     );
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::names;
 use super::object;
 use super::secrets::{self, Reference, TextOrReference};
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::rules::{self, Rule};
 use crate::v1alpha2::{KvKind, KvStorage, SqlKind, SqlStorage, StateStorage};
 
@@ -113,20 +113,20 @@ impl CheckedStorage {
 }
 
 /// Reads both halves.
-pub(super) fn check(storage: &StateStorage, findings: &mut Findings) -> CheckedStorage {
+pub(super) fn check(storage: &StateStorage, diagnostics: &mut Collector) -> CheckedStorage {
     let StateStorage { kv, sql } = storage;
     let path = FieldPath::spec().field("storage");
     CheckedStorage {
         kv: kv
             .as_ref()
-            .and_then(|kv| check_kv(kv, &path.field("kv"), findings)),
+            .and_then(|kv| check_kv(kv, &path.field("kv"), diagnostics)),
         sql: sql
             .as_ref()
-            .and_then(|sql| check_sql(sql, &path.field("sql"), findings)),
+            .and_then(|sql| check_sql(sql, &path.field("sql"), diagnostics)),
     }
 }
 
-fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option<CheckedKv> {
+fn check_kv(kv: &KvStorage, path: &FieldPath, diagnostics: &mut Collector) -> Option<CheckedKv> {
     let KvStorage {
         kind,
         endpoint,
@@ -134,7 +134,7 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option
     } = kv;
     let variable = secrets::variable("kv", "password");
     let password = password.as_ref().and_then(|password| {
-        secrets::read_typed(password, &path.field("password"), variable, findings)
+        secrets::read_typed(password, &path.field("password"), variable, diagnostics)
     });
     let used = [
         ("endpoint", endpoint.is_some()),
@@ -143,7 +143,7 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option
     match kind {
         Some(KvKind::Redis) => {
             let Some(endpoint) = endpoint else {
-                findings.breaks(&rules::REDIS_NEEDS_ENDPOINT, &path.field("endpoint"));
+                diagnostics.violation(&rules::REDIS_NEEDS_ENDPOINT, &path.field("endpoint"));
                 return None;
             };
             let fix = "give an address such as redis://redis:6379";
@@ -152,7 +152,7 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option
                 &path.field("endpoint"),
                 names::address(endpoint),
                 fix,
-                findings,
+                diagnostics,
             );
             Some(CheckedKv::Redis {
                 endpoint: endpoint.clone(),
@@ -165,7 +165,7 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, findings: &mut Findings) -> Option
                 &used,
                 path,
                 ("redis", &rules::KV_NEEDS_TYPE),
-                findings,
+                diagnostics,
             );
             Some(CheckedKv::Sqlite)
         }
@@ -178,18 +178,18 @@ fn refuse_server_fields(
     used: &[(&str, bool)],
     path: &FieldPath,
     (server, rule): (&str, &Rule),
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     let mut used = used
         .iter()
         .filter(|(_, used)| *used)
         .map(|(field, _)| *field);
     if !has_type && used.next().is_some() {
-        findings.breaks(rule, &path.field("type"));
+        diagnostics.violation(rule, &path.field("type"));
         return;
     }
     for field in used {
-        findings.note(
+        diagnostics.warning(
             &path.field(field),
             "has no effect: the type is sqlite",
             format!("remove it, or write type: {server}"),
@@ -197,7 +197,11 @@ fn refuse_server_fields(
     }
 }
 
-fn check_sql(sql: &SqlStorage, path: &FieldPath, findings: &mut Findings) -> Option<CheckedSql> {
+fn check_sql(
+    sql: &SqlStorage,
+    path: &FieldPath,
+    diagnostics: &mut Collector,
+) -> Option<CheckedSql> {
     let SqlStorage {
         kind,
         connection_string,
@@ -210,16 +214,16 @@ fn check_sql(sql: &SqlStorage, path: &FieldPath, findings: &mut Findings) -> Opt
     let refer = |field: &str| (path.field(field), secrets::variable("sql", field));
     let connection = connection_string.as_ref().map(|reference| {
         let (path, variable) = refer("connectionString");
-        secrets::read_typed(reference, &path, variable, findings)
+        secrets::read_typed(reference, &path, variable, diagnostics)
     });
     let parts = Parts {
-        host: part(host, "host", path, findings),
-        port: part(port, "port", path, findings),
-        database: part(database, "database", path, findings),
-        user: part(user, "user", path, findings),
+        host: part(host, "host", path, diagnostics),
+        port: part(port, "port", path, diagnostics),
+        database: part(database, "database", path, diagnostics),
+        user: part(user, "user", path, diagnostics),
         password: password.as_ref().map(|reference| {
             let (path, variable) = refer("password");
-            secrets::read_typed(reference, &path, variable, findings)
+            secrets::read_typed(reference, &path, variable, diagnostics)
         }),
     };
     let used = [
@@ -237,7 +241,7 @@ fn check_sql(sql: &SqlStorage, path: &FieldPath, findings: &mut Findings) -> Opt
     match (kind, connection, first_part) {
         (Some(SqlKind::Postgres), Some(_), Some(field)) => {
             let problem = "is given beside connectionString, which says the same";
-            findings.refuse(
+            diagnostics.error(
                 &path.field(field),
                 problem,
                 "keep connectionString or the parts",
@@ -249,10 +253,10 @@ fn check_sql(sql: &SqlStorage, path: &FieldPath, findings: &mut Findings) -> Opt
                 connection_string: connection_string?,
             })
         }
-        (Some(SqlKind::Postgres), None, Some(_)) => parts.finish(path, findings),
+        (Some(SqlKind::Postgres), None, Some(_)) => parts.finish(path, diagnostics),
         (Some(SqlKind::Postgres), None, None) => {
             let fix = "add connectionString: {name: <secret>, key: <key in it>}, or host and user";
-            findings.refuse(
+            diagnostics.error(
                 &path.field("connectionString"),
                 "is missing, and postgres needs it",
                 fix,
@@ -265,7 +269,7 @@ fn check_sql(sql: &SqlStorage, path: &FieldPath, findings: &mut Findings) -> Opt
                 &used,
                 path,
                 ("postgres", &rules::SQL_NEEDS_TYPE),
-                findings,
+                diagnostics,
             );
             Some(CheckedSql::Sqlite)
         }
@@ -282,12 +286,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn finish(self, path: &FieldPath, findings: &mut Findings) -> Option<CheckedSql> {
+    fn finish(self, path: &FieldPath, diagnostics: &mut Collector) -> Option<CheckedSql> {
         for (field, part) in [("host", &self.host), ("user", &self.user)] {
             if part.is_none() {
                 let problem =
                     "is missing, and postgres needs it when connectionString is not given";
-                findings.refuse(
+                diagnostics.error(
                     &path.field(field),
                     problem,
                     format!("add {field}, as a text or as {{name: <secret>, key: <key in it>}}"),
@@ -297,7 +301,7 @@ impl Parts {
         if let Some(Some(TextOrReference::Text(port))) = &self.port
             && port.parse::<u16>().map_or(true, |port| port == 0)
         {
-            findings.refuse(
+            diagnostics.error(
                 &path.field("port"),
                 format!("{port:?} is no port"),
                 "use a number from 1 to 65535",
@@ -317,7 +321,7 @@ fn part(
     value: &Option<Value>,
     field: &str,
     path: &FieldPath,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<Option<TextOrReference>> {
     let path = path.field(field);
     Some(match value.as_ref()? {
@@ -327,10 +331,10 @@ fn part(
             &path,
             object::short,
             "give a text or a secret reference",
-            findings,
+            diagnostics,
         )
         .map(TextOrReference::Text),
-        value => secrets::read(value, &path, secrets::variable("sql", field), findings)
+        value => secrets::read(value, &path, secrets::variable("sql", field), diagnostics)
             .map(TextOrReference::Reference),
     })
 }

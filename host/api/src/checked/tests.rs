@@ -18,7 +18,7 @@ fn checked(spec: &str) -> Checked {
     review(document(spec)).result.unwrap()
 }
 
-fn rejections(spec: &str) -> Vec<String> {
+fn errors(spec: &str) -> Vec<String> {
     review(document(spec))
         .result
         .unwrap_err()
@@ -28,8 +28,8 @@ fn rejections(spec: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_resource_wrong_in_five_places_gets_five_rejections() {
-    let said = rejections(
+fn a_resource_wrong_in_five_places_gets_five_errors() {
+    let said = errors(
         r#"
         distribution: {name: starter, image: a/b}
         providers:
@@ -118,7 +118,7 @@ externalProviders:
 #[test]
 fn the_complete_example_of_the_specification_is_good() {
     let checked = checked(FULL);
-    assert_eq!(checked.notices, []);
+    assert_eq!(checked.warnings, []);
     assert_eq!(
         checked.config_source,
         ConfigSource::Generated { base: None }
@@ -312,11 +312,11 @@ fn both_forms_of_a_reference_and_every_field_are_read() {
 }
 
 #[test]
-fn disabled_wins_over_providers_with_a_notice() {
-    let verdict = review(document(
+fn disabled_wins_over_providers_with_a_warning() {
+    let report = review(document(
         "{distribution: {name: s}, providers: {inference: [{id: a, provider: vllm}, {id: b, provider: vllm}], postTraining: {provider: torchtune}}, disabled: [inference/b, post_training]}",
     ));
-    let said: Vec<_> = verdict.notices.iter().map(ToString::to_string).collect();
+    let said: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
         [
@@ -324,8 +324,8 @@ fn disabled_wins_over_providers_with_a_notice() {
             "spec.providers.postTraining: is not used: spec.disabled[1] disables \"post_training\"; remove one of the two",
         ]
     );
-    let checked = verdict.result.unwrap();
-    assert_eq!(checked.notices, verdict.notices);
+    let checked = report.result.unwrap();
+    assert_eq!(checked.warnings, report.warnings);
     assert_eq!(
         checked
             .providers
@@ -337,8 +337,8 @@ fn disabled_wins_over_providers_with_a_notice() {
 }
 
 #[test]
-fn what_has_no_effect_is_noticed() {
-    let verdict = review(document(
+fn what_has_no_effect_gets_a_warning() {
+    let report = review(document(
         r#"
         distribution: {name: s}
         providers: {inference: {provider: vllm, endpoint: "http://user:hunter2@vllm:8000"}}
@@ -347,10 +347,10 @@ fn what_has_no_effect_is_noticed() {
         externalProviders: {inference: [{providerId: vllm, image: a}]}
         "#,
     ));
-    let fields: Vec<_> = verdict
-        .notices
+    let fields: Vec<_> = report
+        .warnings
         .iter()
-        .map(|notice| notice.field.as_str())
+        .map(|warning| warning.field.as_str())
         .collect();
     assert_eq!(
         fields,
@@ -363,9 +363,9 @@ fn what_has_no_effect_is_noticed() {
             "spec.storage.sql.host",
         ]
     );
-    let said: Vec<_> = verdict.notices.iter().map(ToString::to_string).collect();
+    let said: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
     assert!(!said.join("").contains("hunter2"));
-    assert!(verdict.result.unwrap().networking.expose.is_none());
+    assert!(report.result.unwrap().networking.expose.is_none());
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn a_list_of_providers_has_an_end() {
     let many: Vec<_> = (0..257)
         .map(|i| format!("{{id: p{i}, provider: vllm}}"))
         .collect();
-    let said = rejections(&format!(
+    let said = errors(&format!(
         "{{distribution: {{name: s}}, providers: {{inference: [{}]}}}}",
         many.join(", ")
     ));
@@ -427,7 +427,7 @@ fn a_list_of_providers_has_an_end() {
 
 #[test]
 fn everything_wrong_inside_one_entry_is_said_at_once() {
-    let said = rejections(
+    let said = errors(
         "{distribution: {name: s}, providers: {inference: {id: '', provider: 'a b', endpoint: '', apiKey: [], host: {}, settings: 1, secretRefs: {a.b: {name: s, key: k}, c: 1}}}, resources: {models: [{name: '', modelType: 1, metadata: []}], shields: [{name: s, model: ''}]}}",
     );
     assert_eq!(

@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::names;
 use super::object;
 use super::secrets::VARIABLE_PREFIX;
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::rules;
 use crate::v1alpha2::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
 
@@ -79,7 +79,7 @@ pub enum CheckedBudget {
 }
 
 /// Reads the workload. The schema has checked ranges.
-pub(super) fn check(workload: &Workload, findings: &mut Findings) -> CheckedWorkload {
+pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> CheckedWorkload {
     let Workload {
         replicas,
         workers,
@@ -92,10 +92,10 @@ pub(super) fn check(workload: &Workload, findings: &mut Findings) -> CheckedWork
     } = workload;
     let path = FieldPath::spec().field("workload");
     if let Some(resources) = resources {
-        check_resources(resources, &path.field("resources"), findings);
+        check_resources(resources, &path.field("resources"), diagnostics);
     }
     if let Some(overrides) = overrides {
-        check_overrides(overrides, &path.field("overrides"), findings);
+        check_overrides(overrides, &path.field("overrides"), diagnostics);
     }
     CheckedWorkload {
         asked_replicas: *replicas,
@@ -103,13 +103,13 @@ pub(super) fn check(workload: &Workload, findings: &mut Findings) -> CheckedWork
         resources: resources.clone(),
         autoscaling: autoscaling
             .as_ref()
-            .map(|scaling| check_autoscaling(scaling, &path.field("autoscaling"), findings)),
+            .map(|scaling| check_autoscaling(scaling, &path.field("autoscaling"), diagnostics)),
         volume: storage
             .as_ref()
-            .map(|volume| check_volume(volume, &path.field("storage"), findings)),
-        disruption_budget: pod_disruption_budget
-            .as_ref()
-            .and_then(|budget| check_budget(budget, &path.field("podDisruptionBudget"), findings)),
+            .map(|volume| check_volume(volume, &path.field("storage"), diagnostics)),
+        disruption_budget: pod_disruption_budget.as_ref().and_then(|budget| {
+            check_budget(budget, &path.field("podDisruptionBudget"), diagnostics)
+        }),
         topology_spread_constraints: topology_spread_constraints.clone().unwrap_or_default(),
         overrides: overrides.clone().unwrap_or_default(),
     }
@@ -118,7 +118,7 @@ pub(super) fn check(workload: &Workload, findings: &mut Findings) -> CheckedWork
 fn check_resources(
     resources: &core::ResourceRequirements,
     path: &FieldPath,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     let amounts = [
         ("limits", &resources.limits),
@@ -126,25 +126,25 @@ fn check_resources(
     ];
     for (field, amounts) in amounts {
         for (name, quantity) in amounts.iter().flatten() {
-            check_quantity(quantity, &path.at(&[field, name]), findings);
+            check_quantity(quantity, &path.at(&[field, name]), diagnostics);
         }
     }
 }
 
-fn check_quantity(quantity: &Quantity, path: &FieldPath, findings: &mut Findings) {
+fn check_quantity(quantity: &Quantity, path: &FieldPath, diagnostics: &mut Collector) {
     object::typed_text(
         &quantity.0,
         path,
         names::quantity(&quantity.0),
         "give an amount such as 500m, 2 or 10Gi",
-        findings,
+        diagnostics,
     );
 }
 
 fn check_autoscaling(
     scaling: &Autoscaling,
     path: &FieldPath,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> CheckedAutoscaling {
     let Autoscaling {
         min_replicas,
@@ -154,12 +154,12 @@ fn check_autoscaling(
         target_memory_utilization_percentage,
     } = *scaling;
     if min_replicas.is_some_and(|min| min > max_replicas) {
-        findings.breaks(&rules::MAX_OVER_MIN, &path.field("maxReplicas"));
+        diagnostics.violation(&rules::MAX_OVER_MIN, &path.field("maxReplicas"));
     }
     if let (Some(long), Some(short)) = (target_cpu_utilization_percentage, target_cpu_utilization)
         && long != short
     {
-        findings.breaks(&rules::ONE_CPU_TARGET, &path.field("targetCPUUtilization"));
+        diagnostics.violation(&rules::ONE_CPU_TARGET, &path.field("targetCPUUtilization"));
     }
     CheckedAutoscaling {
         min_replicas,
@@ -169,9 +169,9 @@ fn check_autoscaling(
     }
 }
 
-fn check_volume(volume: &Volume, path: &FieldPath, findings: &mut Findings) -> CheckedVolume {
+fn check_volume(volume: &Volume, path: &FieldPath, diagnostics: &mut Collector) -> CheckedVolume {
     if let Some(size) = &volume.size {
-        check_quantity(size, &path.field("size"), findings);
+        check_quantity(size, &path.field("size"), diagnostics);
         if size.0.starts_with('-')
             || size
                 .0
@@ -180,7 +180,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, findings: &mut Findings) -> C
                 .next()
                 .is_none_or(char::is_alphabetic)
         {
-            findings.refuse(
+            diagnostics.error(
                 &path.field("size"),
                 format!("{:?} is no size of a volume", size.0),
                 "give a size such as 10Gi",
@@ -188,7 +188,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, findings: &mut Findings) -> C
         }
     }
     if let Some(mount) = &volume.mount_path {
-        check_mount_path(mount, &path.field("mountPath"), findings);
+        check_mount_path(mount, &path.field("mountPath"), diagnostics);
     }
     CheckedVolume {
         size: volume
@@ -204,16 +204,16 @@ fn check_volume(volume: &Volume, path: &FieldPath, findings: &mut Findings) -> C
 }
 
 /// An empty path means the default, as it did in v1alpha1.
-fn check_mount_path(mount: &str, path: &FieldPath, findings: &mut Findings) {
+fn check_mount_path(mount: &str, path: &FieldPath, diagnostics: &mut Collector) {
     if !mount.is_empty() && (!mount.starts_with('/') || mount.contains(':')) {
-        findings.breaks(&rules::ABSOLUTE_MOUNT, path);
+        diagnostics.violation(&rules::ABSOLUTE_MOUNT, path);
     }
 }
 
 fn check_budget(
     budget: &DisruptionBudget,
     path: &FieldPath,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<CheckedBudget> {
     for (field, value) in [
         ("minAvailable", &budget.min_available),
@@ -227,7 +227,7 @@ fn check_budget(
                 .is_some_and(|number| number.parse::<u8>().is_ok_and(|percent| percent <= 100)),
         };
         if !good {
-            findings.refuse(
+            diagnostics.error(
                 &path.field(field),
                 "is neither a number of pods nor a percentage",
                 "write a number such as 1, or a text such as \"50%\"",
@@ -238,17 +238,17 @@ fn check_budget(
         (Some(min), None) => Some(CheckedBudget::MinAvailable(min.clone())),
         (None, Some(max)) => Some(CheckedBudget::MaxUnavailable(max.clone())),
         (Some(_), Some(_)) => {
-            findings.breaks(&rules::ONE_BUDGET, path);
+            diagnostics.violation(&rules::ONE_BUDGET, path);
             None
         }
         (None, None) => {
-            findings.breaks(&rules::SOME_BUDGET, path);
+            diagnostics.violation(&rules::SOME_BUDGET, path);
             None
         }
     }
 }
 
-fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findings) {
+fn check_overrides(overrides: &Overrides, path: &FieldPath, diagnostics: &mut Collector) {
     let Overrides {
         service_account_name,
         container_name,
@@ -270,7 +270,7 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findi
             &path.field("serviceAccountName"),
             names::subdomain(name),
             fix,
-            findings,
+            diagnostics,
         );
     }
     if let Some(name) = container_name.as_deref().filter(|name| !name.is_empty()) {
@@ -279,13 +279,13 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findi
             &path.field("containerName"),
             names::label(name),
             "use lower-case letters, digits and \"-\"",
-            findings,
+            diagnostics,
         );
     }
     for (position, variable) in env.iter().flatten().enumerate() {
         let path = path.field("env").index(position).field("name");
         if variable.name.is_empty() || variable.name.contains('=') {
-            findings.refuse(
+            diagnostics.error(
                 &path,
                 format!("{:?} is no name of a variable", variable.name),
                 "use letters, digits and \"_\"",
@@ -295,11 +295,11 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findi
                 "{:?} begins with {VARIABLE_PREFIX}, which is for the operator",
                 variable.name
             );
-            findings.refuse(&path, problem, "use another name");
+            diagnostics.error(&path, problem, "use another name");
         }
     }
     let volumes = volumes.iter().flatten().map(|volume| volume.name.as_str());
-    refuse_repetitions(volumes, &path.field("volumes"), "name", findings);
+    refuse_repetitions(volumes, &path.field("volumes"), "name", diagnostics);
     let mounts = volume_mounts
         .iter()
         .flatten()
@@ -308,7 +308,7 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findi
         mounts.clone(),
         &path.field("volumeMounts"),
         "mountPath",
-        findings,
+        diagnostics,
     );
     for (position, mount) in mounts.enumerate() {
         check_mount_path(
@@ -317,7 +317,7 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findi
                 .field("volumeMounts")
                 .index(position)
                 .field("mountPath"),
-            findings,
+            diagnostics,
         );
     }
     for (position, secret) in image_pull_secrets.iter().flatten().enumerate() {
@@ -327,7 +327,7 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, findings: &mut Findi
             &path,
             names::subdomain(&secret.name),
             "give the name of a Secret",
-            findings,
+            diagnostics,
         );
     }
 }
@@ -336,14 +336,14 @@ fn refuse_repetitions<'a>(
     names: impl Iterator<Item = &'a str>,
     list: &FieldPath,
     field: &str,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for (position, name) in names.enumerate() {
         match seen.get(name) {
             Some(first) => {
                 let problem = format!("{name:?} is the {field} of {} already", list.index(*first));
-                findings.refuse(
+                diagnostics.error(
                     &list.index(position).field(field),
                     problem,
                     "change one of the two",

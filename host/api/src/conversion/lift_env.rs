@@ -2,13 +2,13 @@
 //!
 //! In: a v1alpha2 resource, usually one that was just converted. Out: the same resource, with the
 //! well-known variables of `spec.workload.overrides.env` said in `spec.providers` and
-//! `spec.resources` instead. A variable that cannot be said there stays, with a notice.
+//! `spec.resources` instead. A variable that cannot be said there stays, with a warning.
 
 use serde_json::{Map, Value, json};
 
 use super::carried::{place, put, settle, take};
+use crate::diagnostic::{Collector, Diagnostic};
 use crate::field_path::FieldPath;
-use crate::rejection::{Findings, Notice};
 
 /// A resource without the variables that it can say better.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Lifted {
     /// The variables that went, in the order of the resource.
     pub lifted: Vec<String>,
     /// Why others stayed.
-    pub notices: Vec<Notice>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 struct WellKnown {
@@ -62,33 +62,33 @@ const ENV: &str = "/spec/workload/overrides/env";
 /// Says the well-known variables of a v1alpha2 resource in the fields that it has for them. It
 /// counts as made in v1alpha2 from then on.
 pub fn lift_env(document: Value) -> Lifted {
-    let mut findings = Findings::default();
+    let mut diagnostics = Collector::default();
     let mut lifted = Vec::new();
     let document = match document {
         Value::Object(mut map) => {
             settle(&mut map);
-            Value::Object(lift(map, &mut lifted, &mut findings))
+            Value::Object(lift(map, &mut lifted, &mut diagnostics))
         }
         other => other,
     };
     Lifted {
         document,
         lifted,
-        notices: findings.notices,
+        warnings: diagnostics.warnings,
     }
 }
 
 fn lift(
     mut document: Map<String, Value>,
     lifted: &mut Vec<String>,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Map<String, Value> {
     let Some(Value::Array(env)) = place(&document, ENV).cloned() else {
         return document;
     };
     if place(&document, "/spec/overrideConfig").is_some() {
         let path = FieldPath::spec().at(&["workload", "overrides", "env"]);
-        findings.note(
+        diagnostics.warning(
             &path,
             "stays: the configuration of overrideConfig reads it",
             "remove overrideConfig to let the operator generate one",
@@ -104,7 +104,7 @@ fn lift(
         }
         let mut entries = Vec::new();
         for known in WELL_KNOWN.iter().filter(|known| known.api == api) {
-            entries.extend(provider(known, &env, &mut taken, &mut models, findings));
+            entries.extend(provider(known, &env, &mut taken, &mut models, diagnostics));
         }
         let is_single = entries.len() == 1;
         if is_single {
@@ -166,7 +166,7 @@ fn provider<'a>(
     env: &[Value],
     taken: &mut Vec<&'a str>,
     models: &mut Vec<Map<String, Value>>,
-    findings: &mut Findings,
+    diagnostics: &mut Collector,
 ) -> Option<Map<String, Value>> {
     let mut entry = Map::from_iter([
         ("id".to_owned(), json!(known.provider)),
@@ -180,7 +180,7 @@ fn provider<'a>(
                 url,
                 "its value is not in the resource",
                 "give the address as providers.<api>.endpoint",
-                findings,
+                diagnostics,
             );
             return None;
         };
@@ -201,14 +201,14 @@ fn provider<'a>(
                 key,
                 "another variable gives the key already",
                 "remove one of the two",
-                findings,
+                diagnostics,
             ),
             None => note(
                 position,
                 key,
                 "it is no reference to a Secret",
                 "put the key into a Secret and refer to it as apiKey",
-                findings,
+                diagnostics,
             ),
         }
     }
@@ -235,11 +235,11 @@ fn registers(entry: &Value, model: &Map<String, Value>) -> bool {
     Some(name) == model.get("name") && model.get("provider").is_none_or(is_at)
 }
 
-fn note(position: usize, name: &str, problem: &str, fix: &str, findings: &mut Findings) {
+fn note(position: usize, name: &str, problem: &str, fix: &str, diagnostics: &mut Collector) {
     let path = FieldPath::spec()
         .at(&["workload", "overrides", "env"])
         .index(position);
-    findings.note(&path, format!("{name} stays a variable: {problem}"), fix);
+    diagnostics.warning(&path, format!("{name} stays a variable: {problem}"), fix);
 }
 
 /// Of a variable that is repeated, the last counts.

@@ -48,12 +48,12 @@ fn other_documents_are_refused_with_the_reason() {
     );
     assert_eq!(
         refused(json!({ "kind": "Pod" })),
-        "kind: \"Pod\" is not converted here; send a LlamaStackDistribution"
+        "kind: \"Pod\" cannot be converted; send a LlamaStackDistribution"
     );
     let wrong = json!({ "kind": KIND, "apiVersion": "llamastack.io/v1" });
     assert_eq!(
         refused(wrong),
-        "apiVersion: \"llamastack.io/v1\" is no version of LlamaStackDistribution; use llamastack.io/v1alpha1 or llamastack.io/v1alpha2"
+        "apiVersion: \"llamastack.io/v1\" is not a version of LlamaStackDistribution; use llamastack.io/v1alpha1 or llamastack.io/v1alpha2"
     );
     let same = v1alpha2("{distribution: {name: s}}");
     assert_eq!(up(&same), same);

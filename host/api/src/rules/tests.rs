@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::crd::V1ALPHA2_SCHEMA;
+use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::rejection::Findings;
 use crate::structure;
 
 fn document(example: &Example) -> Value {
@@ -21,18 +21,18 @@ fn document(example: &Example) -> Value {
 
 /// The places that the schema refuses.
 fn refused_by_schema(document: &Value) -> Vec<String> {
-    let mut findings = Findings::default();
+    let mut diagnostics = Collector::default();
     let schema = &V1ALPHA2_SCHEMA["properties"]["spec"];
     structure::compare(
         &mut document["spec"].clone(),
         schema,
         &FieldPath::spec(),
-        &mut findings,
+        &mut diagnostics,
     );
-    findings
-        .rejections
+    diagnostics
+        .errors
         .into_iter()
-        .map(|rejection| rejection.field.into())
+        .map(|error| error.field.into())
         .collect()
 }
 
@@ -57,12 +57,9 @@ fn each_bad_resource_is_refused_where_the_table_says_and_by_no_earlier_layer() {
         for example in rule.examples {
             count += 1;
             let document = document(example);
-            let verdict = crate::review(document.clone());
-            let said = verdict.result.expect_err(example.spec);
-            let fields: Vec<_> = said
-                .iter()
-                .map(|rejection| rejection.field.as_str())
-                .collect();
+            let report = crate::review(document.clone());
+            let said = report.result.expect_err(example.spec);
+            let fields: Vec<_> = said.iter().map(|error| error.field.as_str()).collect();
             assert!(
                 fields.contains(&example.field),
                 "{}: {}\n{said}",

@@ -216,11 +216,11 @@ async fn a_review_that_cannot_be_read_is_denied_in_words() {
         ),
         (
             creation(pod).to_string(),
-            "kind: \"Pod\" is not converted here; ",
+            "kind: \"Pod\" cannot be converted; ",
         ),
         (
             creation(later).to_string(),
-            "apiVersion: \"llamastack.io/v9\" is no version of ",
+            "apiVersion: \"llamastack.io/v9\" is not a version of ",
         ),
     ];
     for (body, expected) in cases {
@@ -254,7 +254,7 @@ async fn a_conversion_that_cannot_be_done_fails_in_words() {
         (no_request, "the review holds no request; "),
         (
             conversion(json!([good(), pod])),
-            "\"p\": kind: \"Pod\" is not converted here; ",
+            "\"p\": kind: \"Pod\" cannot be converted; ",
         ),
         (conversion(json!(["text"])), "resource: must be an object; "),
     ] {

@@ -36,7 +36,7 @@ fn the_pairs_of_the_migration_guide_convert_as_it_shows() {
         let converted = up(&v1alpha1(before));
         let lifted = lift_env(converted);
         assert_eq!(lifted.document, v1alpha2(after));
-        assert!(lifted.notices.is_empty());
+        assert!(lifted.warnings.is_empty());
         assert!(crate::review(lifted.document).result.is_ok());
     }
 }
@@ -61,7 +61,7 @@ fn a_variable_that_cannot_be_lifted_stays_with_the_reason() {
     let stays = "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, valueFrom: {configMapKeyRef: {name: c, key: k}}}, {name: OPENAI_API_KEY, value: hunter2}, {name: INFERENCE_MODEL, value: m}]}}}";
     let lifted = lift_env(v1alpha2(stays));
     assert_eq!(lifted.document, v1alpha2(stays));
-    let said: Vec<_> = lifted.notices.iter().map(ToString::to_string).collect();
+    let said: Vec<_> = lifted.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
         [
@@ -71,7 +71,7 @@ fn a_variable_that_cannot_be_lifted_stays_with_the_reason() {
     );
 
     let twice = "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}, {name: VLLM_API_KEY, valueFrom: {secretKeyRef: {name: a, key: k}}}, {name: VLLM_API_TOKEN, valueFrom: {secretKeyRef: {name: b, key: k}}}]}}}";
-    assert_eq!(lift_env(v1alpha2(twice)).notices.len(), 1);
+    assert_eq!(lift_env(v1alpha2(twice)).warnings.len(), 1);
     let own = "{distribution: {name: starter}, overrideConfig: {configMapName: c}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}]}}}";
     assert_eq!(lift_env(v1alpha2(own)).document, v1alpha2(own));
     let given = "{distribution: {name: starter}, providers: {inference: {provider: ollama}}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}]}}}";
@@ -110,7 +110,7 @@ fn a_value_made_of_other_variables_stays_and_of_a_repeated_variable_the_last_cou
     let lifted = lift_env(v1alpha2(stays));
     assert_eq!(lifted.document, v1alpha2(stays));
     assert_eq!(
-        lifted.notices[0].field.as_str(),
+        lifted.warnings[0].field.as_str(),
         "spec.workload.overrides.env[1]"
     );
 
