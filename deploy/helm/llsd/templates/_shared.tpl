@@ -6,7 +6,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Manifests that need nothing but the name of the namespace: copies of those of deploy/kustomize. */ -}}
+{{- /* Copies of manifests in deploy/kustomize, with the release's namespace. */ -}}
 {{- define "llsd.copied" -}}
 {{- $root := index . 0 }}
 {{- range $path, $_ := $root.Files.Glob (printf "files/%s/*.yaml" (index . 1)) }}
