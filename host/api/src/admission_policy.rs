@@ -1,19 +1,18 @@
-//! The ValidatingAdmissionPolicy, built from the table of rules.
+//! The ValidatingAdmissionPolicy, generated from the table of rules.
 //!
-//! It asks what the definition's own rules cannot: a policy sees inside the parts of a resource
-//! that may have several shapes. It needs nothing that runs, so it also holds while the operator is
-//! away.
+//! A policy can check untyped fields, which the CEL rules of a CustomResourceDefinition cannot. The API
+//! server evaluates it, so it is enforced even when the operator does not run.
 
 use serde_json::{Value, json};
 
-use crate::crd::{Manifest, yaml};
-use crate::document::GROUP;
+use crate::gvk::GROUP;
+use crate::manifest::{Manifest, yaml};
 use crate::rules::{Expression, MATCH_CONDITION, POLICY_VARIABLES, Rule, rules};
 
 /// Name of the policy and of its binding.
 pub const POLICY_NAME: &str = "llamastackdistributions.llamastack.io";
 
-/// The policy, as `admissionregistration.k8s.io/v1` has it.
+/// The ValidatingAdmissionPolicy (`admissionregistration.k8s.io/v1`).
 pub fn admission_policy() -> Value {
     let variables = POLICY_VARIABLES
         .iter()
@@ -25,7 +24,7 @@ pub fn admission_policy() -> Value {
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {
-                // Requests in the other version are converted first, and asked the same.
+                // Requests in v1alpha1 are converted to v1alpha2 first.
                 "matchPolicy": "Equivalent",
                 "resourceRules": [{
                     "apiGroups": [GROUP],
@@ -41,7 +40,7 @@ pub fn admission_policy() -> Value {
     })
 }
 
-/// What puts the policy into effect, everywhere.
+/// The ValidatingAdmissionPolicyBinding for all namespaces.
 pub fn admission_policy_binding() -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -51,7 +50,7 @@ pub fn admission_policy_binding() -> Value {
     })
 }
 
-/// Both as YAML, with their names below `deploy/kustomize/policy`.
+/// The policy and its binding as YAML, with file names in `deploy/kustomize/policy`.
 pub fn policy_manifests() -> Vec<Manifest> {
     vec![
         Manifest {
@@ -66,21 +65,21 @@ pub fn policy_manifests() -> Vec<Manifest> {
 }
 
 fn validation(rule: &Rule) -> Option<Value> {
-    let said = format!("{}; {}", rule.problem, rule.fix);
+    let message = format!("{}; {}", rule.problem, rule.fix);
     match rule.expression? {
         Expression::Crd { .. } => None,
         Expression::Policy {
             rule: expression,
             field,
-            culprits,
+            offenders,
         } => {
             let mut validation =
-                json!({ "expression": expression, "message": format!("{field}: {said}") });
-            if let Some(culprits) = culprits {
+                json!({ "expression": expression, "message": format!("{field}: {message}") });
+            if let Some(offenders) = offenders {
                 validation["messageExpression"] = json!(format!(
-                    "{} + {culprits} + {}",
+                    "{} + {offenders} + {}",
                     quoted(&format!("{field}: ")),
-                    quoted(&format!(": {said}"))
+                    quoted(&format!(": {message}"))
                 ));
             }
             Some(validation)
@@ -89,19 +88,19 @@ fn validation(rule: &Rule) -> Option<Value> {
             rule: expression,
             suffix,
         } => {
-            let places = format!(
+            let fields = format!(
                 "variables.providers.filter(k, !({expression})).map(k, 'spec.providers.' + k + '{suffix}').join(', ')"
             );
             Some(json!({
                 "expression": format!("variables.providers.all(k, {expression})"),
-                "message": format!("spec.providers.*{suffix}: {said}"),
-                "messageExpression": format!("{places} + {}", quoted(&format!(": {said}"))),
+                "message": format!("spec.providers.*{suffix}: {message}"),
+                "messageExpression": format!("{fields} + {}", quoted(&format!(": {message}"))),
             }))
         }
     }
 }
 
-/// A text as CEL writes it.
+/// A CEL string literal.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))
 }
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_validation_says_field_problem_and_fix() {
+    fn every_message_has_field_problem_and_fix() {
         let policy = admission_policy();
         let validations = policy["spec"]["validations"].as_array().unwrap();
         assert!(validations.len() >= 15, "{}", validations.len());
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_texts_stay_one_text() {
+    fn special_characters_are_escaped() {
         assert_eq!(quoted(r"it's a \ b"), r"'it\'s a \\ b'");
     }
 }

@@ -1,19 +1,19 @@
-//! A resource that was read, normalised and found good: what everything after the edge works with.
+//! Checks a resource and normalizes it to [`Checked`].
 //!
-//! In: a [`Distribution`] as sent, or JSON from a file. Out: [`Checked`], where every choice of
-//! shape has been made and every name is valid, or all reasons why not, at once. What needs a
-//! plugin or the cluster (does the model's provider exist, does the Secret) is not asked here.
+//! In: a [`Distribution`] of the cluster, or JSON from a file. Out: [`Checked`], where alternative
+//! shapes are normalized and names are valid, or all errors. Everything after the check works with
+//! [`Checked`]. Checks that need a plugin or the cluster (does the provider of a model exist, does the
+//! Secret exist) are not part of this module.
 
 mod disabled;
 mod external;
-pub(crate) mod names;
 mod networking;
-mod object;
 mod providers;
 mod resources;
 mod secrets;
 mod source;
 mod storage;
+mod untyped;
 mod workload;
 
 use kube::ResourceExt;
@@ -24,7 +24,7 @@ pub use external::CheckedExternal;
 pub use networking::{CheckedNetworking, DEFAULT_PORT, Expose};
 pub use providers::{CheckedProvider, ProviderId};
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
-pub use secrets::{Reference, TextOrReference, variable};
+pub use secrets::{Reference, StringOrReference, variable};
 pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 pub use storage::{CheckedKv, CheckedSql, CheckedStorage};
 pub use workload::{
@@ -36,25 +36,26 @@ use crate::crd;
 use crate::diagnostic::{Collector, Diagnostic, Diagnostics};
 use crate::document;
 use crate::field_path::FieldPath;
-use crate::structure;
+use crate::names;
+use crate::schema_validation;
 use crate::v1alpha2::Distribution;
 
-/// A resource that was read, normalised and found good.
+/// A resource that passed all checks, in normalized form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// Name of the resource; empty where the cluster will choose it.
+    /// Name of the resource; empty if the cluster generates it.
     pub name: String,
-    /// Namespace, where stated.
+    /// Namespace, if set.
     pub namespace: Option<String>,
-    /// Whether it was made through v1alpha1, whatever was edited since.
+    /// Whether it was created through v1alpha1, even if it was edited through v1alpha2 since.
     pub was_made_in_v1alpha1: bool,
-    /// Which server to run.
+    /// The server to run.
     pub server: ServerSource,
-    /// The dialect that the resource names.
+    /// The dialect, if the resource sets it.
     pub schema: Option<String>,
-    /// Where the server's configuration comes from.
+    /// The source of the server configuration.
     pub config_source: ConfigSource,
-    /// Providers in the order of the resource, without those that `disabled` leaves out.
+    /// Providers in the order of the resource, without the disabled ones.
     pub providers: Vec<CheckedProvider>,
     /// Models to register.
     pub models: Vec<CheckedModel>,
@@ -64,20 +65,20 @@ pub struct Checked {
     pub shields: Vec<CheckedShield>,
     /// State storage.
     pub storage: CheckedStorage,
-    /// What to leave out.
+    /// APIs and providers to disable.
     pub disabled: Vec<CheckedDisabled>,
-    /// How the server is reached.
+    /// Port, TLS and access.
     pub networking: CheckedNetworking,
-    /// The pods.
+    /// The pods of the server.
     pub workload: CheckedWorkload,
-    /// Providers in images of their own.
+    /// Providers that are installed from container images.
     pub external: Vec<CheckedExternal>,
     /// Warnings of the checks, sorted by field.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl Checked {
-    /// Every secret reference that the server needs, sorted by place.
+    /// All secret references that the server needs, sorted by field.
     pub fn references(&self) -> Vec<&Reference> {
         let providers = self
             .providers
@@ -98,49 +99,51 @@ pub struct CheckReport {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Checks a resource of the cluster. Everything is checked, also what the API server checks: it may
-/// have stored the resource before a rule existed.
+/// Checks a resource of the cluster. This repeats the checks of the API server, because the resource
+/// may have been stored before a rule existed.
 pub fn check(distribution: &Distribution) -> Result<Checked, Diagnostics> {
     let mut diagnostics = Collector::default();
     let mut spec = serde_json::to_value(&distribution.spec).unwrap_or_default();
     let schema = &crd::V1ALPHA2_SCHEMA["properties"]["spec"];
-    let repaired = structure::compare(&mut spec, schema, &FieldPath::spec(), &mut diagnostics);
-    judge(distribution, diagnostics, &repaired).result
+    let repaired =
+        schema_validation::validate(&mut spec, schema, &FieldPath::spec(), &mut diagnostics);
+    check_semantics(distribution, diagnostics, &repaired).result
 }
 
-/// Checks a document from a file: its envelope, its structure and its meaning, all at once.
-pub fn review(document: Value) -> CheckReport {
+/// Checks a document from a file: `apiVersion` and `kind`, schema and semantics.
+pub fn check_document(document: Value) -> CheckReport {
     let mut diagnostics = Collector::default();
     match document::read(document, &mut diagnostics) {
-        Some((distribution, repaired)) => judge(&distribution, diagnostics, &repaired),
+        Some((distribution, repaired)) => check_semantics(&distribution, diagnostics, &repaired),
         None => report(None, diagnostics),
     }
 }
 
-/// Adds the checks of meaning. What they say about a place that had to be repaired is no news.
-fn judge(
+/// Runs the semantic checks. Drops their diagnostics about repaired fields, which already have an
+/// error.
+fn check_semantics(
     distribution: &Distribution,
     mut diagnostics: Collector,
     repaired: &[FieldPath],
 ) -> CheckReport {
-    let mut meaning = Collector::default();
-    let checked = check_spec(distribution, &mut meaning);
-    let is_news = |place: &FieldPath| {
+    let mut semantic = Collector::default();
+    let checked = check_spec(distribution, &mut semantic);
+    let is_new = |field: &FieldPath| {
         !repaired
             .iter()
-            .any(|repaired| repaired.contains(place) || place.contains(repaired))
+            .any(|repaired| repaired.contains(field) || field.contains(repaired))
     };
     diagnostics.errors.extend(
-        meaning
+        semantic
             .errors
             .into_iter()
-            .filter(|error| is_news(&error.field)),
+            .filter(|error| is_new(&error.field)),
     );
     diagnostics.warnings.extend(
-        meaning
+        semantic
             .warnings
             .into_iter()
-            .filter(|warning| is_news(&warning.field)),
+            .filter(|warning| is_new(&warning.field)),
     );
     report(checked, diagnostics)
 }
@@ -158,11 +161,11 @@ fn report(checked: Option<Checked>, diagnostics: Collector) -> CheckReport {
             warnings: warnings.clone(),
             ..checked
         }),
-        // Each `None` of a check comes with an error, unless the resource was repaired.
+        // A check that returns `None` adds an error, so this is a bug in a check.
         (None, None) => Err(Diagnostics::from(Diagnostic::error(
             FieldPath::root(),
-            "could not be read",
-            "report this resource: its problem has no message",
+            "failed to check the resource",
+            "report a bug: a check failed without a message",
         ))),
     };
     CheckReport { result, warnings }
@@ -172,7 +175,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
     let spec = &distribution.spec;
     check_name(distribution, diagnostics);
     let server = source::check(&spec.distribution, diagnostics);
-    source::refuse_beside_override(spec, diagnostics);
+    source::check_override(spec, diagnostics);
     let mut providers = spec
         .providers
         .as_ref()
@@ -209,8 +212,8 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         .iter()
         .flat_map(|provider| provider.references.values())
         .chain(storage.references());
-    secrets::refuse_collisions(references, &storage.derived_variables(), diagnostics);
-    let asks_for_something = !(providers.is_empty()
+    secrets::check_collisions(references, &storage.derived_variables(), diagnostics);
+    let has_settings = !(providers.is_empty()
         && models.is_empty()
         && tools.is_empty()
         && shields.is_empty()
@@ -218,7 +221,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         && disabled.is_empty()
         && external.is_empty()
         && networking.tls_secret.is_none());
-    disabled::leave_out(&mut providers, &disabled, diagnostics);
+    disabled::remove_disabled(&mut providers, &disabled, diagnostics);
 
     Some(Checked {
         name: distribution.metadata.name.clone().unwrap_or_default(),
@@ -226,7 +229,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         was_made_in_v1alpha1: was_made_in_v1alpha1(distribution.annotations()),
         server: server?,
         schema: spec.distribution.schema.clone(),
-        config_source: source::config_source(spec, asks_for_something),
+        config_source: source::config_source(spec, has_settings),
         providers,
         models,
         tools,
@@ -240,27 +243,27 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
     })
 }
 
-/// Longest name whose children (`<name>-network-policy`) still have names that the cluster takes.
-const LONGEST_NAME: usize = 48;
+/// Names of child objects add a suffix (`<name>-network-policy`) and are limited to 63 characters.
+const MAX_NAME_LENGTH: usize = 48;
 
 fn check_name(distribution: &Distribution, diagnostics: &mut Collector) {
     let Some(name) = &distribution.metadata.name else {
         return;
     };
     let path = FieldPath::root().at(&["metadata", "name"]);
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME_LENGTH {
         let problem = format!(
-            "{name:?} has {} characters, too many for the objects named after it",
+            "{name:?} has {} characters, too many for the names of its child objects",
             name.len()
         );
         diagnostics.error(
             &path,
             problem,
-            format!("use at most {LONGEST_NAME} characters"),
+            format!("use at most {MAX_NAME_LENGTH} characters"),
         );
     } else {
         let fix = "use lower-case letters, digits and \"-\", with a letter or digit first and last";
-        object::typed_text(name, &path, names::label(name), fix, diagnostics);
+        untyped::check_string(name, &path, names::label(name), fix, diagnostics);
     }
 }
 

@@ -1,20 +1,20 @@
-//! Condition types, their reasons, and the names of events: each written once.
+//! Condition types and reasons. Reasons are also the reasons of events.
 
 /// Types of the conditions of a `LlamaStackDistribution`.
 pub mod condition {
     /// A configuration was generated for the current spec.
     pub const CONFIG_GENERATED: &str = "ConfigGenerated";
-    /// Every secret reference leads to a key.
+    /// Every secret reference resolves to a key.
     pub const SECRETS_RESOLVED: &str = "SecretsResolved";
-    /// The Deployment holds what the current spec asks for.
+    /// The Deployment matches the current spec.
     pub const DEPLOYMENT_UPDATED: &str = "DeploymentUpdated";
-    /// Enough pods serve.
+    /// Enough pods are available.
     pub const AVAILABLE: &str = "Available";
-    /// The Deployment is ready, as v1alpha1 reports it.
+    /// The Deployment is ready. The same condition as in v1alpha1.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
-    /// The server answers for its health.
+    /// The health check of the server passes.
     pub const HEALTH_CHECK: &str = "HealthCheck";
-    /// The server tells the operator what it is.
+    /// The server responds to the operator's queries.
     pub const SERVER_ANSWERS: &str = "ServerAnswers";
     /// The volume is bound.
     pub const STORAGE_READY: &str = "StorageReady";
@@ -22,29 +22,29 @@ pub mod condition {
     pub const SERVICE_READY: &str = "ServiceReady";
 }
 
-/// Types of the conditions of a `SchemaPlugin`: one per stage, and `READY`.
+/// Types of the conditions of a `SchemaPlugin`: one for each stage, and `READY`.
 pub mod plugin_condition {
     /// A version is in use.
     pub const READY: &str = "Ready";
-    /// The reference leads to a digest.
+    /// The reference resolves to a digest.
     pub const RESOLVED: &str = "Resolved";
-    /// The installer's terms allow it.
+    /// The spec allows it.
     pub const ADMITTED: &str = "Admitted";
-    /// The registry lets us in.
+    /// The registry accepts the credentials.
     pub const AUTHENTICATED: &str = "Authenticated";
-    /// The bytes are here and are what the digest says.
+    /// The component is downloaded and matches its digest.
     pub const FETCHED: &str = "Fetched";
-    /// The signatures are the wanted ones.
+    /// The required signatures are valid.
     pub const VERIFIED: &str = "Verified";
-    /// It is a component of a known world that asks for nothing.
+    /// It is a component of a supported world without other imports.
     pub const INSPECTED: &str = "Inspected";
     /// It is compiled.
     pub const COMPILED: &str = "Compiled";
-    /// A first instance described itself.
+    /// An instance runs and returned its description.
     pub const INSTANTIATED: &str = "Instantiated";
-    /// It was compared with the version in use.
+    /// It was compared with the version in use (shadow run).
     pub const SHADOWED: &str = "Shadowed";
-    /// It took over.
+    /// It replaced the version in use.
     pub const PROMOTED: &str = "Promoted";
 }
 
@@ -52,41 +52,41 @@ pub mod plugin_condition {
 pub mod reason {
     /// The configuration is generated.
     pub const CONFIG_GENERATION_SUCCEEDED: &str = "ConfigGenerationSucceeded";
-    /// The configuration could not be generated; the message says why.
+    /// Generating the configuration failed; the message has the reason.
     pub const CONFIG_GENERATION_FAILED: &str = "ConfigGenerationFailed";
-    /// No installed plugin serves the schema.
+    /// No installed plugin supports the schema.
     pub const UNSUPPORTED_CONFIG_VERSION: &str = "UnsupportedConfigVersion";
-    /// Every reference leads to a key.
+    /// Every reference resolves to a key.
     pub const ALL_SECRETS_FOUND: &str = "AllSecretsFound";
     /// A Secret does not exist.
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
-    /// A Secret lacks a key.
+    /// A Secret does not have the key.
     pub const SECRET_KEY_MISSING: &str = "SecretKeyMissing";
-    /// A Secret holds a value that the server cannot use.
+    /// A Secret has a value that the server cannot use.
     pub const SECRET_VALUE_UNUSABLE: &str = "SecretValueUnusable";
-    /// The Deployment was written.
+    /// The Deployment was updated.
     pub const DEPLOYMENT_UPDATE_SUCCEEDED: &str = "DeploymentUpdateSucceeded";
-    /// The Deployment could not be written.
+    /// Writing the Deployment failed.
     pub const DEPLOYMENT_UPDATE_FAILED: &str = "DeploymentUpdateFailed";
-    /// The Deployment was left as it is, because something before failed.
+    /// The Deployment was not changed, because an earlier step failed.
     pub const DEPLOYMENT_UPDATE_SKIPPED: &str = "DeploymentUpdateSkipped";
-    /// Enough pods serve.
+    /// Enough pods are available.
     pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
-    /// Too few pods serve.
+    /// Too few pods are available.
     pub const REPLICAS_UNAVAILABLE: &str = "ReplicasUnavailable";
     /// Pods are being replaced.
     pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
-    /// Something keeps pods from running; the message says what.
+    /// Pods fail to start or run; the message has the reason.
     pub const PODS_FAILING: &str = "PodsFailing";
-    /// Another operator, which made the resource's objects, still runs.
+    /// Another operator, which created the objects of the resource, still runs.
     pub const OTHER_OPERATOR_RUNNING: &str = "OtherOperatorRunning";
-    /// As v1alpha1 reports it.
+    /// The same as in v1alpha1.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
-    /// As v1alpha1 reports it, also while the Deployment is only pending.
+    /// The same as in v1alpha1, where it also means that the Deployment is pending.
     pub const DEPLOYMENT_FAILED: &str = "DeploymentFailed";
     /// The server is healthy.
     pub const HEALTH_CHECK_PASSED: &str = "HealthCheckPassed";
-    /// The server is not healthy, or not there.
+    /// The server is unhealthy or unreachable.
     pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
     /// The volume is bound.
     pub const STORAGE_READY: &str = "StorageReady";
@@ -96,12 +96,12 @@ pub mod reason {
     pub const SERVICE_READY: &str = "ServiceReady";
     /// The Service does not exist.
     pub const SERVICE_FAILED: &str = "ServiceFailed";
-    /// The server told its release and its providers.
+    /// The server returned its release and its providers.
     pub const SERVER_ANSWERED: &str = "ServerAnswered";
-    /// The server was asked and told nothing that can be used; the message says why.
+    /// The server did not return a usable response; the message has the reason.
     pub const SERVER_SILENT: &str = "ServerSilent";
-    /// The operator's own ConfigMap cannot be used.
+    /// The operator's own ConfigMap is invalid.
     pub const OPERATOR_CONFIG_INVALID: &str = "OperatorConfigInvalid";
-    /// The override's or the base's ConfigMap does not exist.
+    /// The ConfigMap of the override or base configuration does not exist.
     pub const CONFIG_MAP_NOT_FOUND: &str = "ConfigMapNotFound";
 }

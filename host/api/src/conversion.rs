@@ -1,48 +1,52 @@
-//! Conversion between v1alpha1 and v1alpha2, both ways, without loss.
+//! Lossless conversion between v1alpha1 and v1alpha2.
 //!
-//! In: a resource of either version as JSON, exactly as the cluster or a file has it. Out: the same
-//! resource in the other version. Absent, empty and zero stay what they were.
+//! In: a resource of either version as JSON. Out: the same resource in the other version. Absent,
+//! empty and zero values stay as they are.
 //!
-//! # What one version cannot say
+//! # Preserved fields
 //!
-//! A table (`moves`) says where each field of one version stands in the other. What the table
-//! does not bring across is a *carried field*: it travels in an annotation of the converted
-//! resource, [`CARRIED_V1ALPHA1`] or [`CARRIED_V1ALPHA2`], and is put back on the way home. The
-//! annotation maps a JSON pointer to what the field `is` and to what the table alone would make it
-//! (`was`). So a round trip gives back the very same resource, whatever it holds. It is there also when
-//! nothing is carried: it tells that the resource was made in the other version.
+//! A table (`field_table`) maps the fields that exist in both versions. All other fields are
+//! *preserved*: the conversion stores them in an annotation of the converted resource,
+//! [`V1ALPHA1_FIELDS`] or [`V1ALPHA2_FIELDS`], and restores them when the resource is converted back.
+//! The annotation maps a JSON pointer to the value of the field (`is`) and to the value that the table
+//! alone would give it (`was`). A round trip therefore returns the same resource. The annotation is
+//! also written when it is empty: it marks a resource that was created in the other version.
 //!
-//! # What an edit does
+//! # Edits
 //!
-//! * A carried field is put back wherever the place still holds what the table made of it (`was`).
-//!   An edit through one version therefore keeps everything that only the other can say.
-//! * Where the edit changed that very place, the edit wins: whoever edits last means it. The value
-//!   that gave way is kept in [`CONFLICTS`] on the v1alpha2 resource, and reported from there.
-//! * An edit that is good by itself but contradicts a carried field elsewhere (a `userConfig` beside
-//!   carried `providers`) is not resolved here: the result breaks a rule and is refused on admission.
+//! * A preserved field is restored if the field still has the value `was`. An edit through one version
+//!   therefore keeps the fields that only the other version has.
+//! * If the edit changed the field itself, the edit wins. The replaced value is stored in the
+//!   annotation [`CONFLICTS`] of the v1alpha2 resource, and the webhook reports it.
+//! * An edit can contradict a preserved field elsewhere, for example a `userConfig` and preserved
+//!   `providers`. The conversion does not resolve this: the result violates a rule and admission
+//!   rejects it.
 
-mod carried;
+mod annotations;
+mod field_table;
 mod lift_env;
-mod moves;
+mod pointer;
+mod preserved_fields;
+mod translation;
 
 use std::str::FromStr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub use carried::{CARRIED_V1ALPHA1, CARRIED_V1ALPHA2, CONFLICTS, was_made_in_v1alpha1};
+pub use annotations::{CONFLICTS, V1ALPHA1_FIELDS, V1ALPHA2_FIELDS, was_made_in_v1alpha1};
+pub use field_table::v1alpha1_path;
 pub use lift_env::{Lifted, lift_env};
-pub use moves::v1alpha1_path;
 
 use crate::diagnostic::Diagnostic;
-use crate::document::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, KIND};
 use crate::field_path::FieldPath;
+use crate::gvk::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, KIND};
 
 /// A version of `LlamaStackDistribution`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// The first operator's.
+    /// The version of llama-stack-k8s-operator.
     V1Alpha1,
-    /// The one that is stored.
+    /// The storage version.
     V1Alpha2,
 }
 
@@ -100,28 +104,12 @@ pub fn convert(document: Value, to: Version) -> Result<Value, Diagnostic> {
     let from: Version = text("apiVersion").parse()?;
     if from != to {
         document = match to {
-            Version::V1Alpha1 => carried::exchange(document, &moves::DOWN),
-            Version::V1Alpha2 => carried::exchange(document, &moves::UP),
+            Version::V1Alpha1 => preserved_fields::convert(document, &translation::DOWN),
+            Version::V1Alpha2 => preserved_fields::convert(document, &translation::UP),
         };
         document.insert("apiVersion".to_owned(), Value::from(to.api_version()));
     }
     Ok(Value::Object(document))
-}
-
-/// One direction of the conversion.
-struct Direction {
-    /// What the table makes of a resource.
-    translate: fn(&Map<String, Value>) -> Map<String, Value>,
-    /// The other way.
-    back: fn(&Map<String, Value>) -> Map<String, Value>,
-    /// The annotation that the source brings for the target.
-    brought: &'static str,
-    /// The annotation that the target takes along for the source.
-    taken: &'static str,
-    /// Whether an object at a place of the source is a group of fields, each of which may be edited.
-    source_groups: fn(&str) -> bool,
-    /// Whether the target shows what gave way to an edit.
-    reports_conflicts: bool,
 }
 
 #[cfg(test)]

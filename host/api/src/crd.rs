@@ -1,8 +1,8 @@
-//! The CustomResourceDefinitions, built from the types and the table of rules.
+//! The CustomResourceDefinitions, generated from the types and the table of rules.
 //!
-//! Out: definitions as values and as YAML, the same bytes every time. What the derived schema says
-//! only because of Rust (null, defaults of empty lists) is taken out; what it cannot say (rules,
-//! list keys) is put in. Small enough for `kubectl apply` without `--server-side`.
+//! The output is deterministic. The derived schemas are post-processed: parts that only describe Rust
+//! types (`nullable`, defaults of empty lists) are removed, and CEL rules and list keys are added. The
+//! result is small enough for `kubectl apply` without `--server-side`.
 
 use std::sync::LazyLock;
 
@@ -11,37 +11,30 @@ use kube::CustomResourceExt;
 use kube::core::crd::merge_crds;
 use serde_json::{Map, Value, json};
 
+use crate::manifest::{Manifest, yaml};
 use crate::rules::{Expression, Rule, rules};
 use crate::schema_plugin::SchemaPlugin;
 use crate::webhook::{CONVERSION_PATH, Webhook};
 use crate::{v1alpha1, v1alpha2};
 
-/// Name of the definition of `LlamaStackDistribution`.
+/// Name of the CustomResourceDefinition of `LlamaStackDistribution`.
 pub const DISTRIBUTION_CRD_NAME: &str = "llamastackdistributions.llamastack.io";
 
-/// The definition of `LlamaStackDistribution`: v1alpha1 served, v1alpha2 served and stored.
+/// The CustomResourceDefinition of `LlamaStackDistribution`: v1alpha1 is served, v1alpha2 is served and
+/// stored.
 ///
-/// Without a webhook the two versions would show different things of one resource, so leave it out
-/// only where it is added afterwards.
+/// Without a conversion webhook, v1alpha1 and v1alpha2 clients see different resources. Omit it only
+/// if it is added later.
 pub fn distribution_crd(conversion: Option<&Webhook>) -> CustomResourceDefinition {
     typed(distribution(conversion))
 }
 
-/// The definition of `SchemaPlugin`.
+/// The CustomResourceDefinition of `SchemaPlugin`.
 pub fn schema_plugin_crd() -> CustomResourceDefinition {
     typed(schema_plugin())
 }
 
-/// A generated file: its name below `deploy/kustomize/crd`, and its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Manifest {
-    /// Its name.
-    pub file: &'static str,
-    /// Its text.
-    pub yaml: String,
-}
-
-/// Both definitions as YAML, as `kubectl apply` takes them.
+/// Both CustomResourceDefinitions as YAML, with file names in `deploy/kustomize/crd`.
 pub fn crd_manifests(conversion: Option<&Webhook>) -> Vec<Manifest> {
     vec![
         Manifest {
@@ -55,86 +48,82 @@ pub fn crd_manifests(conversion: Option<&Webhook>) -> Vec<Manifest> {
     ]
 }
 
-/// YAML of a JSON value, in the order of its keys.
-pub(crate) fn yaml(value: &Value) -> String {
-    serde_saphyr::to_string(value).expect("JSON is YAML")
-}
-
-/// The structural schema of v1alpha2, as the API server will hold it.
+/// The structural schema of v1alpha2, as the API server stores it.
 pub(crate) static V1ALPHA2_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let crd = v1alpha2::Distribution::crd();
-    let mut crd = serde_json::to_value(crd).expect("definitions are JSON");
+    let mut crd = serde_json::to_value(crd).expect("a CustomResourceDefinition serializes to JSON");
     let mut schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take();
     finish_v1alpha2(&mut schema);
     schema
 });
 
 fn typed(crd: Value) -> CustomResourceDefinition {
-    serde_json::from_value(crd).expect("it was made from one")
+    serde_json::from_value(crd).expect("the JSON was serialized from this type")
 }
 
 fn distribution(conversion: Option<&Webhook>) -> Value {
     let versions = vec![v1alpha2::Distribution::crd(), v1alpha1::Distribution::crd()];
-    let crd = merge_crds(versions, "v1alpha2").expect("both versions are of one kind");
-    let mut crd = serde_json::to_value(crd).expect("definitions are JSON");
+    let crd = merge_crds(versions, "v1alpha2").expect("both versions have the same kind");
+    let mut crd = serde_json::to_value(crd).expect("a CustomResourceDefinition serializes to JSON");
     for version in crd["spec"]["versions"].as_array_mut().into_iter().flatten() {
         let is_current = version["name"] == "v1alpha2";
         let schema = &mut version["schema"]["openAPIV3Schema"];
         if is_current {
             finish_v1alpha2(schema);
         } else {
-            tidy(schema);
+            remove_rust_artifacts(schema);
             add_v1alpha1_rules(schema);
         }
     }
     if let Some(webhook) = conversion {
-        crd["spec"]["conversion"] = conversion_stanza(webhook);
+        crd["spec"]["conversion"] = webhook_conversion(webhook);
     }
     crd
 }
 
 fn finish_v1alpha2(schema: &mut Value) {
-    tidy(schema);
+    remove_rust_artifacts(schema);
     remove_defaults(schema);
     add_list_types(schema);
     rules().for_each(|rule| add_rule(schema, rule));
 }
 
 fn schema_plugin() -> Value {
-    let mut crd = serde_json::to_value(SchemaPlugin::crd()).expect("definitions are JSON");
+    let mut crd = serde_json::to_value(SchemaPlugin::crd())
+        .expect("a CustomResourceDefinition serializes to JSON");
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    tidy(schema);
+    remove_rust_artifacts(schema);
     remove_defaults(schema);
     let spec = &mut schema["properties"]["spec"];
     spec["x-kubernetes-validations"] = json!([{
         "rule": "has(self.reference) != has(self.proposalPrefix)",
-        "message": "must have either reference or proposalPrefix; name one plugin, or a prefix that images may propose plugins from",
+        "message": "must have exactly one of reference and proposalPrefix; set reference for one plugin, or proposalPrefix for plugins that images propose",
     }]);
     spec["properties"]["verify"]["x-kubernetes-validations"] = json!([
         {
             "rule": "self.level == 'skip' || (has(self.keys) && self.keys.size() > 0)",
-            "message": "is missing, and signatures cannot be checked without keys; add public keys, or write level: skip",
+            "message": "is missing, but required to verify signatures; add public keys, or set level: skip",
             "fieldPath": ".keys",
         },
         {
             "rule": "!has(self.threshold) || !has(self.keys) || self.threshold <= self.keys.size()",
-            "message": "is more than there are keys; lower it, or add keys",
+            "message": "is greater than the number of keys; lower it, or add keys",
             "fieldPath": ".threshold",
         },
     ]);
     crd
 }
 
-fn conversion_stanza(webhook: &Webhook) -> Value {
+fn webhook_conversion(webhook: &Webhook) -> Value {
     let client = webhook.client_config(CONVERSION_PATH);
     json!({ "strategy": "Webhook", "webhook": { "conversionReviewVersions": ["v1"], "clientConfig": client } })
 }
 
-/// Takes out what Rust says and the API does not mean.
+/// Removes what the derived schema contains only because of Rust types.
 ///
-/// An optional field says `nullable`; with it, `has(self.a)` is true of `a: null`, and a rule about
-/// absence fails. Bounds come as `1.0`, which is `1`.
-fn tidy(schema: &mut Value) {
+/// An `Option` is `nullable`. With that, `has(self.a)` is true for `a: null`, and rules about absent
+/// fields fail. Bounds are derived as `1.0` instead of `1`.
+fn remove_rust_artifacts(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             if map.get("nullable") == Some(&Value::Bool(true)) {
@@ -144,26 +133,26 @@ fn tidy(schema: &mut Value) {
                 map.shift_remove("title");
             }
             for bound in ["minimum", "maximum"] {
-                if let Some(whole) = map
+                if let Some(integer) = map
                     .get(bound)
                     .and_then(Value::as_f64)
                     .filter(|bound| bound.fract() == 0.0)
                 {
-                    map.insert(bound.to_owned(), json!(whole as i64));
+                    map.insert(bound.to_owned(), json!(integer as i64));
                 }
             }
-            map.values_mut().for_each(tidy);
+            map.values_mut().for_each(remove_rust_artifacts);
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(remove_rust_artifacts),
         _ => {}
     }
 }
 
-/// The server fills in no defaults: an absent field stays absent, so that it can follow the
-/// operator's default, and so that versions convert without loss.
+/// Removes defaults, so that the API server does not set them. An absent field stays absent: it follows
+/// the default of the operator, and conversion stays lossless.
 fn remove_defaults(schema: &mut Value) {
     match schema {
-        // Below `properties` the keys are names of fields, and one may be called `default`.
+        // Below `properties` the keys are field names, and a field may be called `default`.
         Value::Object(map) => {
             if map
                 .get("default")
@@ -216,8 +205,8 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
     }
 }
 
-/// The one rule that v1alpha1 always had, and a signpost for a form that was planned for it and
-/// never came.
+/// Adds the rule that v1alpha1 has always had, and a rule that rejects `providers` and `resources`.
+/// They were planned for v1alpha1 but never implemented; the message points to v1alpha2.
 fn add_v1alpha1_rules(schema: &mut Value) {
     let server = &mut schema["properties"]["spec"]["properties"]["server"];
     server["properties"]["distribution"]["x-kubernetes-validations"] = json!([{
@@ -226,7 +215,7 @@ fn add_v1alpha1_rules(schema: &mut Value) {
     }]);
     server["x-kubernetes-validations"] = json!([{
         "rule": "!has(self.providers) && !has(self.resources)",
-        "message": "providers and resources are no fields of v1alpha1; write spec.providers and spec.resources in a llamastack.io/v1alpha2 resource",
+        "message": "providers and resources are not fields of v1alpha1; use spec.providers and spec.resources of llamastack.io/v1alpha2",
     }]);
 }
 

@@ -1,54 +1,48 @@
-//! Reads a resource from a file: the envelope first, then the structure.
+//! Reads a resource from a file: `apiVersion` and `kind`, metadata, then spec and status by schema.
 //!
-//! In: any JSON. Out: a [`Distribution`], with a rejection for each thing that is not as the schema
-//! wants it. What cannot be held by a type is left out of the result and its place returned, so that
-//! the checks of meaning can still look at the rest.
+//! In: any JSON. Out: a [`Distribution`], with an error for each violation of the schema. Values that
+//! cannot be deserialized are removed, and their field paths returned, so that the semantic checks can
+//! run on the rest.
 
 use serde_json::{Map, Value};
 
 use crate::crd;
 use crate::diagnostic::{Collector, Diagnostic, Diagnostics, choices};
 use crate::field_path::FieldPath;
-use crate::structure::{self, found};
+use crate::gvk::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, KIND};
+use crate::json_type::type_name;
+use crate::schema_validation;
 use crate::v1alpha2::Distribution;
 
-/// The group of every kind here.
-pub const GROUP: &str = "llamastack.io";
-/// The kind of the resource.
-pub const KIND: &str = "LlamaStackDistribution";
-/// What a v1alpha1 resource says.
-pub const API_VERSION_V1ALPHA1: &str = "llamastack.io/v1alpha1";
-/// What a v1alpha2 resource says.
-pub const API_VERSION_V1ALPHA2: &str = "llamastack.io/v1alpha2";
-
 impl Distribution {
-    /// Reads a document. Structure only: [`crate::checked::review`] also checks the meaning.
+    /// Reads a document and checks it against the schema. [`crate::check_document`] also runs the
+    /// semantic checks.
     pub fn from_value(document: Value) -> Result<Self, Diagnostics> {
         let mut diagnostics = Collector::default();
         let read = read(document, &mut diagnostics);
         match (Diagnostics::new(diagnostics.errors), read) {
             (None, Some((distribution, _))) => Ok(distribution),
             (Some(errors), _) => Err(errors),
-            (None, None) => Err(unreadable("for no reason that could be found")),
+            (None, None) => Err(unreadable("the reason is unknown")),
         }
     }
 }
 
-/// The resource and the places that were repaired, or nothing when it is another kind of document.
+/// The resource and the repaired fields. `None` if the document is not a `LlamaStackDistribution`.
 pub(crate) fn read(
     document: Value,
     diagnostics: &mut Collector,
 ) -> Option<(Distribution, Vec<FieldPath>)> {
     let Value::Object(mut document) = document else {
-        let problem = format!("must be an object, not {}", found(&document));
+        let problem = format!("must be an object, not {}", type_name(&document));
         diagnostics.error(
             &FieldPath::root(),
             problem,
-            format!("begin with apiVersion: {API_VERSION_V1ALPHA2} and kind: {KIND}"),
+            format!("start with apiVersion: {API_VERSION_V1ALPHA2} and kind: {KIND}"),
         );
         return None;
     };
-    if !check_envelope(&document, diagnostics) {
+    if !check_type_meta(&document, diagnostics) {
         return None;
     }
     let root = FieldPath::root();
@@ -59,11 +53,7 @@ pub(crate) fn read(
         .cloned()
         .collect();
     for key in unknown {
-        diagnostics.error(
-            &root.field(&key),
-            "there is no such field",
-            choices(&key, known),
-        );
+        diagnostics.error(&root.field(&key), "unknown field", choices(&key, known));
         document.remove(&key);
     }
     check_metadata(&mut document, diagnostics);
@@ -71,7 +61,7 @@ pub(crate) fn read(
     for part in ["spec", "status"] {
         let schema = &crd::V1ALPHA2_SCHEMA["properties"][part];
         match document.get_mut(part) {
-            Some(value) => repaired.extend(structure::compare(
+            Some(value) => repaired.extend(schema_validation::validate(
                 value,
                 schema,
                 &root.field(part),
@@ -98,22 +88,22 @@ fn unreadable(reason: &str) -> Diagnostics {
     Diagnostics::from(Diagnostic::error(
         FieldPath::root(),
         format!("cannot be read: {reason}"),
-        "correct the field it names",
+        "correct the field that the error names",
     ))
 }
 
-/// Whether this is a resource that can be read at all.
-fn check_envelope(document: &Map<String, Value>, diagnostics: &mut Collector) -> bool {
+/// Whether `apiVersion` and `kind` are supported.
+fn check_type_meta(document: &Map<String, Value>, diagnostics: &mut Collector) -> bool {
     let before = diagnostics.errors.len();
     let root = FieldPath::root();
-    let text = |field: &str| {
+    let string = |field: &str| {
         document
             .get(field)
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
     let version = root.field("apiVersion");
-    match text("apiVersion") {
+    match string("apiVersion") {
         API_VERSION_V1ALPHA2 => {}
         "" => diagnostics.error(
             &version,
@@ -122,16 +112,16 @@ fn check_envelope(document: &Map<String, Value>, diagnostics: &mut Collector) ->
         ),
         API_VERSION_V1ALPHA1 => diagnostics.error(
             &version,
-            format!("{API_VERSION_V1ALPHA1:?} is the older version"),
-            "convert the file: llsd convert -f FILE --to v1alpha2",
+            format!("{API_VERSION_V1ALPHA1:?} is an older version"),
+            "convert the file with llsd convert -f FILE --to v1alpha2",
         ),
         other => diagnostics.error(
             &version,
             format!("{other:?} is not a version of this resource"),
-            format!("write {API_VERSION_V1ALPHA2}"),
+            format!("use {API_VERSION_V1ALPHA2}"),
         ),
     }
-    match text("kind") {
+    match string("kind") {
         KIND => {}
         "" => diagnostics.error(
             &root.field("kind"),
@@ -140,14 +130,14 @@ fn check_envelope(document: &Map<String, Value>, diagnostics: &mut Collector) ->
         ),
         other => diagnostics.error(
             &root.field("kind"),
-            format!("{other:?} is another kind of resource"),
-            format!("write {KIND}"),
+            format!("{other:?} is not supported"),
+            format!("use {KIND}"),
         ),
     }
     diagnostics.errors.len() == before
 }
 
-/// The parts of metadata that users write by hand; the cluster checks the rest.
+/// Checks the types of the metadata that users write. The API server checks the rest.
 fn check_metadata(document: &mut Map<String, Value>, diagnostics: &mut Collector) {
     let path = FieldPath::root().field("metadata");
     let metadata = document
@@ -156,7 +146,7 @@ fn check_metadata(document: &mut Map<String, Value>, diagnostics: &mut Collector
     let Value::Object(map) = metadata else {
         diagnostics.error(
             &path,
-            format!("must be an object, not {}", found(metadata)),
+            format!("must be an object, not {}", type_name(metadata)),
             "write metadata: {name: my-stack}",
         );
         *metadata = Value::Object(Map::new());
@@ -166,7 +156,7 @@ fn check_metadata(document: &mut Map<String, Value>, diagnostics: &mut Collector
         if let Some(value) = map.get(field).filter(|value| !value.is_string()) {
             diagnostics.error(
                 &path.field(field),
-                format!("must be a text, not {}", found(value)),
+                format!("must be a string, not {}", type_name(value)),
                 format!("put it in quotes: \"{value}\""),
             );
             map.remove(field);
@@ -183,7 +173,7 @@ fn check_metadata(document: &mut Map<String, Value>, diagnostics: &mut Collector
             .collect();
         for key in wrong {
             let value = entries.remove(&key).unwrap_or_default();
-            let problem = format!("must be a text, not {}", found(&value));
+            let problem = format!("must be a string, not {}", type_name(&value));
             diagnostics.error(
                 &path.field(field).field(&key),
                 problem,
@@ -208,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn other_documents_get_a_pointer_to_this_one() {
+    fn an_unsupported_document_is_rejected_with_a_fix() {
         assert_eq!(
             errors(json!("text")),
             [
-                "resource: must be an object, not a text; begin with apiVersion: llamastack.io/v1alpha2 and kind: LlamaStackDistribution"
+                "resource: must be an object, not a string; start with apiVersion: llamastack.io/v1alpha2 and kind: LlamaStackDistribution"
             ]
         );
         assert_eq!(
@@ -225,14 +215,14 @@ mod tests {
         assert_eq!(
             errors(json!({ "apiVersion": "llamastack.ai/v1alpha2", "kind": "Pod" })),
             [
-                "apiVersion: \"llamastack.ai/v1alpha2\" is not a version of this resource; write llamastack.io/v1alpha2",
-                "kind: \"Pod\" is another kind of resource; write LlamaStackDistribution",
+                "apiVersion: \"llamastack.ai/v1alpha2\" is not a version of this resource; use llamastack.io/v1alpha2",
+                "kind: \"Pod\" is not supported; use LlamaStackDistribution",
             ]
         );
         assert_eq!(
             errors(json!({ "apiVersion": API_VERSION_V1ALPHA1, "kind": KIND })),
             [
-                "apiVersion: \"llamastack.io/v1alpha1\" is the older version; convert the file: llsd convert -f FILE --to v1alpha2"
+                "apiVersion: \"llamastack.io/v1alpha1\" is an older version; convert the file with llsd convert -f FILE --to v1alpha2"
             ]
         );
         assert_eq!(
@@ -242,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_metadata_and_unknown_fields_are_named() {
+    fn invalid_metadata_and_unknown_fields_are_reported() {
         let document = json!({
             "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "specs": {},
             "metadata": { "name": 5, "labels": { "a": true, "b": "c" } },
@@ -252,12 +242,12 @@ mod tests {
         assert_eq!(
             errors(document),
             [
-                "metadata.labels.a: must be a text, not true or false; put it in quotes: \"true\"",
-                "metadata.name: must be a text, not a number; put it in quotes: \"5\"",
-                "spec.providrs: there is no such field; did you mean \"providers\"?",
-                "specs: there is no such field; did you mean \"spec\"?",
-                "status.availableReplicas: has no value; give it one, or remove the field",
-                "status.phase: \"Odd\" is not one of the choices; use one of: Failed, Initializing, Pending, Ready, Terminating",
+                "metadata.labels.a: must be a string, not a boolean; put it in quotes: \"true\"",
+                "metadata.name: must be a string, not a number; put it in quotes: \"5\"",
+                "spec.providrs: unknown field; did you mean \"providers\"?",
+                "specs: unknown field; did you mean \"spec\"?",
+                "status.availableReplicas: is null; set a value, or remove the field",
+                "status.phase: \"Odd\" is not a valid value; use one of: Failed, Initializing, Pending, Ready, Terminating",
             ]
         );
         let odd =
@@ -272,21 +262,21 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_no_type_holds_is_refused_as_a_whole() {
+    fn metadata_that_cannot_be_deserialized_is_rejected() {
         let document = json!({
             "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": { "labels": [] },
             "spec": { "distribution": { "name": "starter" } },
         });
-        let said = errors(document);
-        assert_eq!(said.len(), 1);
+        let errors = errors(document);
+        assert_eq!(errors.len(), 1);
         assert!(
-            said[0].starts_with("resource: cannot be read: "),
-            "{said:?}"
+            errors[0].starts_with("resource: cannot be read: "),
+            "{errors:?}"
         );
     }
 
     #[test]
-    fn a_good_document_is_read_with_its_status() {
+    fn a_valid_document_is_read_with_its_status() {
         let document = json!({
             "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND, "metadata": { "name": "a", "namespace": "b" },
             "spec": { "distribution": { "name": "starter" }, "workload": { "resources": { "limits": { "cpu": 2, "memory": "1Gi" } } } },

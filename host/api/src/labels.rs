@@ -1,20 +1,20 @@
-//! Labels, annotations and the field manager of everything that is ours.
+//! Labels of the child objects, and the field manager of server-side apply.
 
-/// Label of every child: who manages it.
+/// Label of every child object: its manager.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY`], which the first operator chose.
+/// The value of [`MANAGED_BY`], the same as in llama-stack-k8s-operator.
 pub const MANAGER: &str = "llama-stack-operator";
-/// Label of every child: what it is a part of.
+/// Label of every child object: the product.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// The value of [`PART_OF`].
 pub const PRODUCT: &str = "llama-stack";
-/// Label of every child that is watched.
+/// Label of child objects that the operator watches.
 pub const WATCH: &str = "llamastack.io/watch";
-/// Label of pods and of all selectors.
+/// Label of pods, used in all selectors.
 pub const APP: &str = "app";
-/// Label of pods and of all selectors: the name of the resource.
+/// Label of pods, used in all selectors: the name of the resource.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Label of a child that has a role of its own.
+/// Label of child objects with a separate role.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// The manager of every field that we apply.
+/// Field manager of server-side apply.
 pub const FIELD_MANAGER: &str = "llsd";

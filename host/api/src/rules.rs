@@ -1,99 +1,101 @@
-//! Everything that is demanded of a `LlamaStackDistribution`, in one table.
+//! The validation rules of `LlamaStackDistribution`, in one table.
 //!
-//! Each rule names the first layer that can refuse what breaks it. The CustomResourceDefinition's
-//! rules and the admission policy are generated from here; [`crate::check`] enforces all of them,
-//! because a resource may be older than a rule. Each comes with bad examples, which the tests send
+//! Each rule names the first layer that can enforce it. The CEL rules of the CustomResourceDefinition
+//! and the admission policy are generated from this table. [`crate::check`] enforces all rules, because a
+//! resource may be older than a rule. Each rule has examples of invalid resources, which the tests send
 //! through every layer.
 
 mod crd;
-mod meaning;
 mod policy;
 mod schema;
+mod semantic;
 
 pub(crate) use crd::*;
-pub(crate) use meaning::SHORT_EXTERNAL_ID;
 pub(crate) use policy::{MATCH_CONDITION, POLICY_VARIABLES, SQL_NEEDS_TYPE};
+pub(crate) use semantic::SHORT_EXTERNAL_ID;
 
-/// Who refuses, in the order of asking.
+/// The layers that validate a resource, in the order of admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
-    /// Types, bounds and choices of the CustomResourceDefinition.
+    /// The schema of the CustomResourceDefinition: types, bounds, enums.
     Schema,
-    /// Rules of the CustomResourceDefinition, over the parts that have a type.
+    /// CEL rules of the CustomResourceDefinition, for typed fields.
     Crd,
-    /// The ValidatingAdmissionPolicy, which sees inside the parts that have none.
+    /// The ValidatingAdmissionPolicy, also for untyped fields.
     Policy,
     /// The validating webhook and the command line, which run [`crate::check`].
     Webhook,
 }
 
-/// One thing that is demanded.
+/// A validation rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Short and stable: `one-source`.
+    /// Short, stable identifier: `one-source`.
     pub id: &'static str,
-    /// The first layer that refuses what breaks it.
+    /// The first layer that enforces the rule.
     pub layer: Layer,
-    /// What is wrong with a resource that breaks it.
+    /// What is wrong with a resource that violates the rule.
     pub problem: &'static str,
     /// What to do about it.
     pub fix: &'static str,
-    /// How that layer asks, where it asks in CEL.
+    /// The CEL expression, for the layers that use CEL.
     pub expression: Option<Expression>,
-    /// Resources that break it.
+    /// Resources that violate the rule.
     pub examples: &'static [Example],
 }
 
-/// A rule in CEL. It is true of good resources.
+/// A CEL expression that is true for valid resources.
 #[derive(Debug, Clone, Copy)]
 pub enum Expression {
     /// A rule of the CustomResourceDefinition.
     Crd {
-        /// The nodes that carry it, as field names from the root: `spec.storage.kv`.
+        /// The schema nodes of the rule: `spec.storage.kv`.
         at: &'static [&'static str],
-        /// What must hold of `self`.
+        /// The expression on `self`.
         rule: &'static str,
-        /// The field below the node that is to blame: `.endpoint`.
+        /// The field below the node that the error names: `.endpoint`.
         field_path: Option<&'static str>,
     },
-    /// A validation of the admission policy that must hold.
+    /// A validation of the admission policy.
     Policy {
-        /// What must hold of `object`.
+        /// The expression on `object`.
         rule: &'static str,
-        /// The field to blame.
+        /// The field that the error names.
         field: &'static str,
-        /// What names the culprits, for the message.
-        culprits: Option<&'static str>,
+        /// An expression for the offending values, which the message lists.
+        offenders: Option<&'static str>,
     },
-    /// A validation of the admission policy that must hold for each API `k` of `spec.providers`;
-    /// the message names the APIs where it does not.
+    /// A validation of the admission policy for each API `k` of `spec.providers`. The message lists
+    /// the APIs that violate it.
     PolicyPerApi {
-        /// What must hold of `k`.
+        /// The expression on `k`.
         rule: &'static str,
-        /// What follows the API in the field to blame: `.endpoint`.
+        /// The field below the API that the error names: `.endpoint`.
         suffix: &'static str,
     },
 }
 
-/// A resource that breaks a rule.
+/// A resource that violates a rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Example {
     /// The name of the resource.
     pub name: &'static str,
     /// The spec in YAML.
     pub spec: &'static str,
-    /// The field that the rejection names.
+    /// The field that the error names.
     pub field: &'static str,
 }
 
-/// Every rule, by layer.
+/// All rules, by layer.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         schema::RULES,
         crd::RULES,
         policy::PROVIDER_RULES,
-        policy::PART_RULES,
-        meaning::RULES,
+        policy::RESOURCE_RULES,
+        policy::NETWORKING_RULES,
+        policy::STORAGE_RULES,
+        semantic::RULES,
     ]
     .into_iter()
     .flatten()

@@ -368,7 +368,7 @@ pub struct ProviderInfo {
     /// Its type.
     pub provider_type: String,
     /// Its configuration, as the server shows it.
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub config: Value,
     /// Its health.
     pub health: ProviderHealthStatus,

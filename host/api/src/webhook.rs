@@ -1,31 +1,31 @@
-//! Where the API server finds the webhooks, and which resources it asks the validating one about.
+//! The address of the webhooks, and the ValidatingWebhookConfiguration.
 
 use serde_json::{Value, json};
 
-use crate::document::GROUP;
+use crate::gvk::GROUP;
 
-/// Where the API server finds the webhooks.
+/// The address of the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
-    /// A Service of the cluster, or an address outside it.
+    /// A Service, or a URL outside the cluster.
     pub endpoint: WebhookEndpoint,
-    /// Certificates of the authorities that sign the webhook's, in PEM. Absent: filled in later.
+    /// CA certificates for the webhook's certificate, in PEM. `None`: set later.
     pub ca_bundle: Option<String>,
 }
 
-/// Who answers for a webhook.
+/// The server of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebhookEndpoint {
-    /// A Service of the cluster.
+    /// A Service.
     Service {
-        /// Its namespace.
+        /// Namespace of the Service.
         namespace: String,
-        /// Its name.
+        /// Name of the Service.
         name: String,
-        /// Its port.
+        /// Port of the Service.
         port: u16,
     },
-    /// A server outside the cluster, without a path: `https://127.0.0.1:9443`.
+    /// The URL of a server outside the cluster, without a path: `https://127.0.0.1:9443`.
     Url(String),
 }
 
@@ -33,11 +33,11 @@ pub enum WebhookEndpoint {
 pub const CONVERSION_PATH: &str = "/convert";
 /// The path of the validating webhook.
 pub const VALIDATION_PATH: &str = "/validate";
-/// Name of the webhook configuration, and of the one webhook in it.
+/// Name of the webhook configuration, and of its only webhook.
 pub const WEBHOOK_NAME: &str = "llamastackdistributions.llamastack.io";
 
 impl Webhook {
-    /// How the API server calls a path.
+    /// The `clientConfig` for a path.
     pub(crate) fn client_config(&self, path: &str) -> Value {
         let mut client = match &self.endpoint {
             WebhookEndpoint::Service {
@@ -56,7 +56,7 @@ impl Webhook {
     }
 }
 
-/// The ValidatingWebhookConfiguration, as `admissionregistration.k8s.io/v1` has it.
+/// The ValidatingWebhookConfiguration (`admissionregistration.k8s.io/v1`).
 pub fn validating_webhook(webhook: &Webhook) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -66,13 +66,13 @@ pub fn validating_webhook(webhook: &Webhook) -> Value {
             "name": WEBHOOK_NAME,
             "admissionReviewVersions": ["v1"],
             "clientConfig": webhook.client_config(VALIDATION_PATH),
-            // The operator checks everything again and changes nothing that runs by a resource that
-            // slips through while nobody answers. Edits that nobody answers for would do harm.
+            // The operator repeats all checks and leaves running objects as they are if one fails.
+            // With Fail, an outage of the webhook would block every edit.
             "failurePolicy": "Ignore",
             "matchPolicy": "Equivalent",
             "rules": [{
                 "apiGroups": [GROUP],
-                // Both, so that a v1alpha1 author is answered in v1alpha1 words.
+                // Both, so that messages for a v1alpha1 resource name v1alpha1 fields.
                 "apiVersions": ["v1alpha1", "v1alpha2"],
                 "operations": ["CREATE", "UPDATE"],
                 "resources": ["llamastackdistributions"],
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_asked_about_and_the_status_is_not() {
+    fn both_versions_are_validated_without_the_status_subresource() {
         let webhook = Webhook {
             endpoint: WebhookEndpoint::Url("https://127.0.0.1:9443".to_owned()),
             ca_bundle: Some("pem".to_owned()),

@@ -3,7 +3,7 @@
 //! The types of `kube` hold an object of some kind; here it stays JSON, so that a resource of any
 //! shape gets an answer that can be read.
 
-use llsd_api::checked::{Checked, review};
+use llsd_api::checked::{Checked, check_document};
 use llsd_api::conversion::{Version, convert};
 use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath};
 use serde::Deserialize;
@@ -67,7 +67,7 @@ pub(crate) fn examine(request: &Request) -> Result<Decision, Box<Candidate>> {
         return Ok(decision);
     }
     let namespace = request.namespace.clone().unwrap_or_default();
-    let report = review(spec_of(new));
+    let report = check_document(spec_of(new));
     for warning in report.warnings {
         decision.add(warning);
     }

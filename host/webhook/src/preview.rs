@@ -176,7 +176,7 @@ mod tests {
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
             "metadata": {"name": "a"}, "spec": {"distribution": {"name": name}},
         });
-        let checked = llsd_api::review(document).result.unwrap();
+        let checked = llsd_api::check_document(document).result.unwrap();
         let knowledge = Knowledge::new(Arc::new([]), &distributions::builtin(), may_be_more);
         preview(&knowledge, &checked, None)
     }

@@ -111,7 +111,7 @@ mod tests {
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
             "metadata": {"name": "a"}, "spec": spec,
         });
-        llsd_api::review(document).result.unwrap()
+        llsd_api::check_document(document).result.unwrap()
     }
 
     fn named(spec: Value) -> Vec<String> {

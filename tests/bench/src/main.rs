@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: generation in the sandbox beside the same adapter compiled natively.
+//! `cargo xtask bench`: compares generation in the sandbox with the same adapter compiled natively.
 //!
-//! Everything is measured in one run on one machine, so that the ratios mean something. Prints
-//! figures and judges nothing: benches are no timed tests.
+//! Measures everything in one run on one machine, so that the figures are comparable. Prints figures and
+//! sets no limits.
 
-#![allow(clippy::print_stdout, reason = "figures are what this program is for")]
+#![allow(clippy::print_stdout, reason = "the output of a command")]
 
-// Shared with the tests of the core, which cannot use a crate of the shell.
+// Shared with the tests of `llsd-render`, which must not depend on this crate.
 #[path = "../../../host/render/tests/native/mod.rs"]
 mod native;
 
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::Checked;
-use llsd_plugin::{CompileCache, Host, HostConfig, Memory, Origin};
+use llsd_plugin::{CompileCache, Host, HostConfig, Origin, ResultCacheCapacity};
 use llsd_render::adapter::Adapter;
-use llsd_render::{Inputs, Surroundings, generate, yaml};
+use llsd_render::{Inputs, PodContext, generate, yaml};
 use native::Native;
 use serde_json::Value;
 
-/// Generations measured of each kind, after a tenth of it to warm up.
+/// The number of measured runs. A tenth of it runs before, to warm up.
 const RUNS: usize = 2_000;
 
 fn main() -> anyhow::Result<()> {
@@ -43,18 +43,18 @@ fn main() -> anyhow::Result<()> {
             .context("usage: llsd-bench COMPONENT LLSD")?,
     );
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let work = Work::new(&root)?;
+    let workload = Workload::new(&root)?;
     let bytes = std::fs::read(&component)?;
 
-    let forgetful = Host::new(HostConfig {
-        memory: Memory {
+    let uncached = Host::new(HostConfig {
+        result_cache: ResultCacheCapacity {
             entries: 0,
             bytes: 0,
         },
         ..HostConfig::default()
     })?;
-    let sandboxed = forgetful.load(&bytes, Origin::BuiltIn)?;
-    let (native, sandbox) = side_by_side(&work, &Native::new(), &sandboxed)?;
+    let sandboxed = uncached.load(&bytes, Origin::BuiltIn)?;
+    let (native, sandbox) = compare(&workload, &Native::new(), &sandboxed)?;
     println!(
         "full generation (detect, expand, assemble) of samples/full.yaml, {RUNS} runs each, alternating"
     );
@@ -71,15 +71,15 @@ fn main() -> anyhow::Result<()> {
         sandbox.p50.as_secs_f64() / native.p50.as_secs_f64()
     );
 
-    let remembering = Host::new(HostConfig::default())?.load(&bytes, Origin::BuiltIn)?;
-    work.generate(&remembering)?;
-    let recalled = measure(RUNS, || work.generate(&remembering))?;
-    println!("  remembered answers: p50 {:.1?}", recalled.p50);
+    let with_result_cache = Host::new(HostConfig::default())?.load(&bytes, Origin::BuiltIn)?;
+    workload.generate(&with_result_cache)?;
+    let cache_hits = measure(RUNS, || workload.generate(&with_result_cache))?;
+    println!("  result cache hits: p50 {:.1?}", cache_hits.p50);
 
     let folder = tempfile::tempdir()?;
     let cached = || -> anyhow::Result<Host> {
         Ok(Host::new(HostConfig {
-            cache: Some(CompileCache::open(folder.path())?),
+            compile_cache: Some(CompileCache::open(folder.path())?),
             ..HostConfig::default()
         })?)
     };
@@ -115,72 +115,79 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The specification's full example on the base built in for its distribution.
-struct Work {
+/// The full example of the specification, on the built-in base configuration.
+struct Workload {
     checked: Checked,
     base: Value,
-    surroundings: Surroundings,
+    pod_context: PodContext,
 }
 
-impl Work {
+impl Workload {
     fn new(root: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(root.join("samples/full.yaml"))?;
         let document: Value = serde_saphyr::from_str(&text)?;
         let base = std::fs::read_to_string(root.join("host/render/distributions/starter.yaml"))?;
         Ok(Self {
-            checked: llsd_api::review(document).result?,
+            checked: llsd_api::check_document(document).result?,
             base: yaml::read(&base)?,
-            surroundings: Surroundings::default(),
+            pod_context: PodContext::default(),
         })
     }
 
     fn generate(&self, adapter: &dyn Adapter) -> anyhow::Result<()> {
-        // No schema is stated, so that the plugin has to recognise the base.
+        // Without a schema, so that the plugin must detect it.
         let inputs = Inputs {
             checked: &self.checked,
             base: &self.base,
             hints: &Hints::default(),
-            surroundings: &self.surroundings,
+            pod_context: &self.pod_context,
         };
         generate(&[adapter], &inputs)?;
         Ok(())
     }
 }
 
-struct Spread {
+struct Percentiles {
     p50: Duration,
     p99: Duration,
 }
 
-/// Alternates, so that whatever else the machine does meets both.
-fn side_by_side(work: &Work, a: &dyn Adapter, b: &dyn Adapter) -> anyhow::Result<(Spread, Spread)> {
+/// Measures two adapters in alternation, so that other load on the machine affects both.
+fn compare(
+    workload: &Workload,
+    a: &dyn Adapter,
+    b: &dyn Adapter,
+) -> anyhow::Result<(Percentiles, Percentiles)> {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for run in 0..RUNS + RUNS / 10 {
         for (adapter, times) in [(a, &mut first), (b, &mut second)] {
             let begin = Instant::now();
-            work.generate(adapter)?;
+            workload.generate(adapter)?;
             if run >= RUNS / 10 {
                 times.push(begin.elapsed());
             }
         }
     }
-    Ok((spread(first), spread(second)))
+    Ok((percentiles(first), percentiles(second)))
 }
 
-fn measure(runs: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Spread> {
+fn measure(
+    runs: usize,
+    mut work: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Percentiles> {
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         let begin = Instant::now();
         work()?;
         times.push(begin.elapsed());
     }
-    Ok(spread(times))
+    Ok(percentiles(times))
 }
 
-fn spread(mut times: Vec<Duration>) -> Spread {
+fn percentiles(mut times: Vec<Duration>) -> Percentiles {
     times.sort();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    Spread {
+    let at = |fraction: f64| times[((times.len() - 1) as f64 * fraction) as usize];
+    Percentiles {
         p50: at(0.5),
         p99: at(0.99),
     }

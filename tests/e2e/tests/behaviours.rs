@@ -1,33 +1,36 @@
-//! Every behaviour of the first operator that its own tests show (A, E), and every mistake of its that
-//! was reproduced (W): which test shows ours, or why there is none.
+//! Maps every behaviour of llama-stack-k8s-operator that its own tests cover (A, E), and every bug of it
+//! that was reproduced (W), to our tests, or to the reason why there is none.
 //!
-//! A name in this table that is no test, or an identifier that is not in it, fails.
+//! The test fails if the table names a test that does not exist or lacks an identifier.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use llsd_api::checked::review;
+use llsd_api::check_document;
 use llsd_render::distributions;
 use serde_json::json;
 
-/// An identifier, and the tests that show the behaviour.
-const SHOWN: &[(&str, &[&str])] = &[
+/// An identifier, and the tests that cover the behaviour.
+const COVERED: &[(&str, &[&str])] = &[
     (
         "A01",
         &[
             "a_resource_that_asks_for_nothing_gets_the_pods_of_the_first_operator_with_more_time_to_start",
         ],
     ),
-    ("A02", &["a_claim_has_its_defaults_and_is_never_changed"]),
+    (
+        "A02",
+        &["a_volume_claim_gets_defaults_and_is_never_changed"],
+    ),
     (
         "A03",
         &["the_objects_of_a_resource_with_storage_secrets_and_several_pods"],
     ),
     (
         "A04",
-        &["an_override_waits_for_its_config_map_and_new_content_replaces_the_pods"],
+        &["an_override_config_waits_for_its_config_map_and_new_content_replaces_the_pods"],
     ),
     (
         "A05",
@@ -45,7 +48,7 @@ const SHOWN: &[(&str, &[&str])] = &[
     (
         "A09",
         &[
-            "a_server_is_heard_costs_nothing_at_rest_and_its_silence_blocks_nothing",
+            "the_status_shows_what_the_server_reports_and_an_unresponsive_server_blocks_nothing",
             "a_server_says_its_release_and_its_providers_and_no_configuration",
         ],
     ),
@@ -53,20 +56,20 @@ const SHOWN: &[(&str, &[&str])] = &[
         "A10",
         &[
             "the_switch_of_the_first_operator_decides_about_the_network_policy",
-            "objects_come_and_go_with_their_fields_and_keep_what_others_add",
+            "optional_objects_follow_their_fields_and_keep_the_fields_of_other_managers",
         ],
     ),
     (
         "A11",
-        &["keys_that_lead_elsewhere_are_refused_by_their_path"],
+        &["invalid_ca_bundle_keys_are_rejected_by_their_path"],
     ),
     (
         "A12",
-        &["authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves"],
+        &["ca_bundle_keys_are_merged_once_and_an_unchanged_bundle_replaces_no_pods"],
     ),
     (
         "A13",
-        &["the_platforms_authorities_are_trusted_and_new_ones_replace_the_pods_once"],
+        &["the_ca_bundle_of_the_platform_is_trusted_and_a_new_one_replaces_the_pods_once"],
     ),
     (
         "A14",
@@ -79,18 +82,18 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     (
         "A17",
-        &["an_overridden_image_concerns_its_own_resources_and_a_mistake_changes_nothing"],
+        &["an_image_override_affects_only_its_distribution_and_an_invalid_one_changes_nothing"],
     ),
     (
         "A18",
         &[
-            "an_overridden_image_concerns_its_own_resources_and_a_mistake_changes_nothing",
-            "the_switch_decides_about_the_policies_of_resources_made_through_v1alpha1",
+            "an_image_override_affects_only_its_distribution_and_an_invalid_one_changes_nothing",
+            "the_network_policy_switch_applies_to_v1alpha1_resources",
         ],
     ),
     (
         "A20",
-        &["an_override_waits_for_its_config_map_and_new_content_replaces_the_pods"],
+        &["an_override_config_waits_for_its_config_map_and_new_content_replaces_the_pods"],
     ),
     (
         "A21",
@@ -106,30 +109,30 @@ const SHOWN: &[(&str, &[&str])] = &[
         "A23",
         &[
             "the_objects_of_a_resource_with_storage_secrets_and_several_pods",
-            "what_is_taken_out_of_a_resource_is_taken_out_of_its_pods",
+            "fields_removed_from_a_resource_are_removed_from_its_pods",
         ],
     ),
     (
         "A24",
-        &["what_is_taken_out_of_a_resource_is_taken_out_of_its_pods"],
+        &["fields_removed_from_a_resource_are_removed_from_its_pods"],
     ),
     (
         "A25",
         &[
-            "a_distribution_that_nobody_knows_is_refused_with_those_that_there_are",
-            "many_resources_on_one_private_image_read_it_once",
+            "an_unknown_distribution_is_rejected_with_a_list_of_the_known_ones",
+            "many_resources_with_one_private_image_pull_it_once",
         ],
     ),
     (
         "A26",
         &[
-            "several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind",
-            "what_is_taken_out_of_a_resource_is_taken_out_of_its_pods",
+            "replicas_are_spread_and_protected_by_a_disruption_budget_that_can_change",
+            "fields_removed_from_a_resource_are_removed_from_its_pods",
         ],
     ),
     (
         "A27",
-        &["several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind"],
+        &["replicas_are_spread_and_protected_by_a_disruption_budget_that_can_change"],
     ),
     ("A28", &["the_objects_of_a_server_that_scales_by_load"]),
     (
@@ -139,26 +142,29 @@ const SHOWN: &[(&str, &[&str])] = &[
     (
         "A30",
         &[
-            "an_object_of_somebody_else_is_left_alone_and_named",
-            "an_optional_object_of_somebody_else_is_left_alone_and_the_server_runs",
+            "an_object_of_another_owner_is_not_changed_and_is_named",
+            "an_optional_object_of_another_owner_is_not_changed_and_the_server_runs",
         ],
     ),
-    ("A31", &["a_claim_has_its_defaults_and_is_never_changed"]),
+    (
+        "A31",
+        &["a_volume_claim_gets_defaults_and_is_never_changed"],
+    ),
     (
         "A32",
-        &["an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back"],
+        &["an_autoscaler_controls_the_replicas_until_it_is_removed"],
     ),
     (
         "A33",
-        &["an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back"],
+        &["an_autoscaler_controls_the_replicas_until_it_is_removed"],
     ),
     (
         "A35",
-        &["a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_others_added"],
+        &["removing_an_override_config_keeps_the_owner_and_the_fields_of_other_managers"],
     ),
     (
         "A36",
-        &["storage_added_to_a_running_server_and_removed_again_is_followed"],
+        &["storage_can_be_added_to_and_removed_from_a_running_server"],
     ),
     (
         "A37",
@@ -166,7 +172,7 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     (
         "A38",
-        &["names_that_children_can_have_work_and_others_are_refused_with_the_reason"],
+        &["names_that_are_valid_for_every_child_work_and_others_are_rejected_with_the_reason"],
     ),
     (
         "A39",
@@ -174,86 +180,86 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     (
         "A40",
-        &["every_distribution_that_is_built_in_has_an_image_and_a_schema"],
+        &["every_built_in_distribution_has_an_image_and_a_schema"],
     ),
     (
         "E01",
         &["every_object_is_accepted_by_both_releases_without_a_warning"],
     ),
-    ("E02", &["every_right_that_is_shipped_is_used"]),
-    ("E03", &["a_claim_has_its_defaults_and_is_never_changed"]),
-    ("E04", &["a_deployment_changed_by_hand_is_put_right"]),
+    ("E02", &["every_shipped_permission_is_used"]),
+    (
+        "E03",
+        &["a_volume_claim_gets_defaults_and_is_never_changed"],
+    ),
+    ("E04", &["a_manual_change_to_a_deployment_is_reverted"]),
     ("E05", &["a_minimal_resource_becomes_a_ready_server"]),
     (
         "E06",
-        &["several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind"],
+        &["replicas_are_spread_and_protected_by_a_disruption_budget_that_can_change"],
     ),
     (
         "E07",
-        &["what_is_taken_out_of_a_resource_is_taken_out_of_its_pods"],
+        &["fields_removed_from_a_resource_are_removed_from_its_pods"],
     ),
     (
         "E08",
-        &["an_overridden_image_concerns_its_own_resources_and_a_mistake_changes_nothing"],
+        &["an_image_override_affects_only_its_distribution_and_an_invalid_one_changes_nothing"],
     ),
     (
         "E09",
-        &["authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves"],
+        &["ca_bundle_keys_are_merged_once_and_an_unchanged_bundle_replaces_no_pods"],
     ),
-    ("E10", &["a_deleted_resource_takes_its_objects_with_it"]),
+    ("E10", &["deleting_a_resource_deletes_its_objects"]),
     (
         "W1",
         &[
-            "a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_others_added",
-            "a_deployment_that_the_first_operator_orphaned_belongs_to_its_resource_again",
+            "removing_an_override_config_keeps_the_owner_and_the_fields_of_other_managers",
+            "a_deployment_that_upstream_orphaned_gets_its_owner_back",
         ],
     ),
-    (
-        "W2",
-        &["another_port_moves_the_service_and_the_pods_and_leaves_nothing_of_the_old_one"],
-    ),
+    ("W2", &["a_changed_port_updates_the_service_and_the_pods"]),
     (
         "W3",
-        &["storage_added_to_a_running_server_and_removed_again_is_followed"],
+        &["storage_can_be_added_to_and_removed_from_a_running_server"],
     ),
     (
         "W4",
-        &["storage_added_to_a_running_server_and_removed_again_is_followed"],
+        &["storage_can_be_added_to_and_removed_from_a_running_server"],
     ),
     (
         "W5",
-        &["what_is_taken_out_of_a_resource_is_taken_out_of_its_pods"],
+        &["fields_removed_from_a_resource_are_removed_from_its_pods"],
     ),
     (
         "W6",
-        &["several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind"],
+        &["replicas_are_spread_and_protected_by_a_disruption_budget_that_can_change"],
     ),
     (
         "W7",
-        &["authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves"],
+        &["ca_bundle_keys_are_merged_once_and_an_unchanged_bundle_replaces_no_pods"],
     ),
     (
         "W8",
-        &["a_resource_with_storage_is_taken_over_and_a_removed_variable_then_goes"],
+        &["an_upstream_resource_with_storage_is_adopted_and_removed_variables_are_pruned"],
     ),
     (
         "W9",
-        &["an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back"],
+        &["an_autoscaler_controls_the_replicas_until_it_is_removed"],
     ),
     (
         "W10",
         &[
-            "story_1_a_distribution_alone_runs_with_the_file_of_its_image",
-            "a_resource_without_a_service_is_taken_over_and_gets_one",
+            "story_1_a_distribution_alone_runs_with_the_configuration_of_its_image",
+            "an_upstream_resource_without_a_service_is_adopted_and_gets_one",
         ],
     ),
     (
         "W11",
-        &["names_that_children_can_have_work_and_others_are_refused_with_the_reason"],
+        &["names_that_are_valid_for_every_child_work_and_others_are_rejected_with_the_reason"],
     ),
     (
         "W12",
-        &["the_platforms_authorities_are_trusted_and_new_ones_replace_the_pods_once"],
+        &["the_ca_bundle_of_the_platform_is_trusted_and_a_new_one_replaces_the_pods_once"],
     ),
     (
         "W13",
@@ -261,28 +267,28 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     (
         "W14",
-        &["an_override_waits_for_its_config_map_and_new_content_replaces_the_pods"],
+        &["an_override_config_waits_for_its_config_map_and_new_content_replaces_the_pods"],
     ),
 ];
 
-/// An identifier, and why no test shows it.
-const NOT_SHOWN: &[(&str, &str)] = &[
+/// An identifier, and why no test covers it.
+const NOT_COVERED: &[(&str, &str)] = &[
     (
         "A19",
-        "a pass schedules no other: watches tell of changes, and at rest nothing is asked",
+        "a reconciliation does not schedule another: watches report changes, and an idle operator sends no requests",
     ),
     (
         "A34",
-        "none of the clusters that we have a record of holds such volumes; what is no longer wanted goes, see W5",
+        "none of the recorded clusters has such volumes; unwanted volumes are removed, see W5",
     ),
     (
         "E11",
-        "needs kubelets that attach volumes; that pods are recreated is shown by A36",
+        "needs kubelets that attach volumes; A36 covers that pods are recreated",
     ),
 ];
 
 #[test]
-fn every_behaviour_of_the_first_operator_is_shown_by_a_test_or_has_a_reason() {
+fn every_upstream_behaviour_is_covered_by_a_test_or_has_a_reason() {
     let numbered = |letter: &str, width: usize, last: usize| -> Vec<String> {
         (1..=last)
             .map(|number| format!("{letter}{number:0width$}"))
@@ -294,25 +300,27 @@ fn every_behaviour_of_the_first_operator_is_shown_by_a_test_or_has_a_reason() {
         numbered("W", 1, 14),
     ]
     .concat();
-    let shown = SHOWN.iter().map(|(id, _)| *id);
-    let mut listed: Vec<&str> = shown.chain(NOT_SHOWN.iter().map(|(id, _)| *id)).collect();
+    let covered = COVERED.iter().map(|(id, _)| *id);
+    let mut listed: Vec<&str> = covered
+        .chain(NOT_COVERED.iter().map(|(id, _)| *id))
+        .collect();
     listed.sort_unstable();
     let mut expected: Vec<&str> = all.iter().map(String::as_str).collect();
     expected.sort_unstable();
-    assert_eq!(listed, expected, "each identifier once");
+    assert_eq!(listed, expected, "every identifier must be listed once");
 
     let tests = tests_of_the_workspace();
     assert!(tests.len() > 500, "only {} tests were found", tests.len());
-    let missing: Vec<_> = SHOWN
+    let missing: Vec<_> = COVERED
         .iter()
         .flat_map(|(id, names)| names.iter().map(move |name| (id, name)))
         .filter(|(_, name)| !tests.contains(**name))
         .collect();
-    assert!(missing.is_empty(), "named here and no test: {missing:#?}");
+    assert!(missing.is_empty(), "these tests do not exist: {missing:#?}");
 }
 
 #[test]
-fn keys_that_lead_elsewhere_are_refused_by_their_path() {
+fn invalid_ca_bundle_keys_are_rejected_by_their_path() {
     let fields = |key: &str| -> Vec<String> {
         let bundle = json!({"configMapName": "cas", "configMapKeys": [key]});
         let resource = json!({
@@ -324,16 +332,16 @@ fn keys_that_lead_elsewhere_are_refused_by_their_path() {
                 "networking": {"tls": {"caBundle": bundle}},
             },
         });
-        let refused = review(resource).result.err();
-        let fields = refused.iter().flat_map(|all| all.iter());
+        let rejected = check_document(resource).result.err();
+        let fields = rejected.iter().flat_map(|all| all.iter());
         fields.map(|one| one.field.to_string()).collect()
     };
-    // The last one was refused by the first operator; Kubernetes takes it, and no key becomes a path.
-    for good in ["ca-bundle.crt", "root_ca.pem", "A.1", "ca..bundle.crt"] {
-        assert_eq!(fields(good), Vec::<String>::new(), "{good}");
+    // Upstream rejects the last key. Kubernetes accepts it, and no key is used as a path.
+    for valid in ["ca-bundle.crt", "root_ca.pem", "A.1", "ca..bundle.crt"] {
+        assert_eq!(fields(valid), Vec::<String>::new(), "{valid}");
     }
     let long = "a".repeat(254);
-    for bad in [
+    for invalid in [
         "../etc/passwd",
         "path/to/cert.crt",
         "",
@@ -341,15 +349,15 @@ fn keys_that_lead_elsewhere_are_refused_by_their_path() {
         "$(id)",
         &long,
     ] {
-        let mut fields = fields(bad);
+        let mut fields = fields(invalid);
         fields.dedup();
         let path = "spec.networking.tls.caBundle.configMapKeys[0]";
-        assert_eq!(fields, [path], "{bad}");
+        assert_eq!(fields, [path], "{invalid}");
     }
 }
 
 #[test]
-fn every_distribution_that_is_built_in_has_an_image_and_a_schema() {
+fn every_built_in_distribution_has_an_image_and_a_schema() {
     let all = distributions::builtin();
     assert!(all.contains_key("starter"));
     for (name, known) in all {
@@ -362,7 +370,7 @@ fn every_distribution_that_is_built_in_has_an_image_and_a_schema() {
     }
 }
 
-/// The names of all functions that are marked as tests.
+/// The names of all test functions.
 fn tests_of_the_workspace() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut folders: Vec<PathBuf> = ["host", "tests", "plugins", "guest-sdk"]

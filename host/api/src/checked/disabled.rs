@@ -1,12 +1,12 @@
-//! What the resource leaves out of its distribution.
+//! Checks `spec.disabled`: APIs and providers to remove from the distribution.
 
-use super::names;
 use super::providers::CheckedProvider;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::names;
 use crate::v1alpha2::ProviderApi;
 
-/// Something to leave out.
+/// An API or a provider to disable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedDisabled {
     /// `spec.disabled[0]`.
@@ -19,15 +19,13 @@ pub(super) fn check(disabled: &[String], diagnostics: &mut Collector) -> Vec<Che
     let mut checked: Vec<CheckedDisabled> = Vec::new();
     for (position, name) in disabled.iter().enumerate() {
         let path = FieldPath::spec().field("disabled").index(position);
-        let good = name.split('/').count() <= 2
-            && name
-                .split('/')
-                .all(|part| names::provider_id(part).is_none());
-        if !good {
+        let is_valid = name.split('/').count() <= 2
+            && name.split('/').all(|part| names::provider_id(part).is_ok());
+        if !is_valid {
             diagnostics.error(
                 &path,
-                format!("{name:?} is neither an API nor a provider"),
-                "write an API (eval) or one provider of it (inference/ollama)",
+                format!("{name:?} is not an API or a provider"),
+                "use an API such as eval, or a provider such as inference/ollama",
             );
         } else if let Some(first) = checked
             .iter()
@@ -35,7 +33,7 @@ pub(super) fn check(disabled: &[String], diagnostics: &mut Collector) -> Vec<Che
         {
             diagnostics.error(
                 &path,
-                format!("repeats {}", first.path),
+                format!("duplicates {}", first.path),
                 "remove one of the two",
             );
         }
@@ -47,7 +45,7 @@ pub(super) fn check(disabled: &[String], diagnostics: &mut Collector) -> Vec<Che
     checked
 }
 
-/// The API in the server's spelling, and the provider if one is named.
+/// The API in the spelling of the server, and the provider, if set.
 fn target(disabled: &str) -> (&str, Option<&str>) {
     let (api, provider) = match disabled.split_once('/') {
         Some((api, provider)) => (api, Some(provider)),
@@ -59,8 +57,8 @@ fn target(disabled: &str) -> (&str, Option<&str>) {
     )
 }
 
-/// Disabled wins over providers, and says so.
-pub(super) fn leave_out(
+/// Removes disabled providers, with a warning for each: `disabled` has precedence over `providers`.
+pub(super) fn remove_disabled(
     providers: &mut Vec<CheckedProvider>,
     disabled: &[CheckedDisabled],
     diagnostics: &mut Collector,
@@ -71,7 +69,7 @@ pub(super) fn leave_out(
             api == provider.api && id.is_none_or(|id| id == provider.id.as_str())
         });
         if let Some(by) = by {
-            let problem = format!("is not used: {} disables {:?}", by.path, by.name);
+            let problem = format!("is ignored: {} disables {:?}", by.path, by.name);
             diagnostics.warning(&provider.path, problem, "remove one of the two");
         }
         by.is_none()

@@ -1,40 +1,41 @@
-//! Providers that arrive in images of their own.
+//! Checks `spec.externalProviders`: providers that are installed from container images.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::names;
-use super::object;
 use super::providers::{CheckedProvider, ProviderId};
+use super::untyped;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::names;
 use crate::rules;
 use crate::v1alpha2::{ExternalProviders, PullPolicy};
 
-/// The init container of a provider is called `install-provider-<id>`, in 63 characters at most.
-const LONGEST_ID: usize = 63 - "install-provider-".len();
+/// The id is part of the name of the init container, `install-provider-<id>`, which is limited to 63
+/// characters.
+const MAX_ID_LENGTH: usize = 63 - "install-provider-".len();
 
-/// A provider in an image of its own.
+/// A provider that is installed from a container image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedExternal {
-    /// The field of `spec.externalProviders` it stands under: `vectorIo`.
+    /// The field of `spec.externalProviders`: `vectorIo`.
     pub api_field: &'static str,
     /// The server's spelling of that API: `vector_io`.
     pub api: &'static str,
-    /// `spec.externalProviders.inference[0]`.
+    /// Field path of the entry: `spec.externalProviders.inference[0]`.
     pub path: FieldPath,
-    /// Its id; it wins over a provider of the same id from elsewhere.
+    /// Id of the provider. It replaces a provider with the same id from another source.
     pub id: ProviderId,
-    /// Its image.
+    /// The container image.
     pub image: String,
     /// When to pull the image.
     pub image_pull_policy: PullPolicy,
-    /// Its configuration, as written.
+    /// Configuration of the provider, as written.
     pub config: Map<String, Value>,
 }
 
-/// Reads every entry, in the order of the resource.
+/// Checks all entries, in the order of the resource.
 pub(super) fn check(
     external: &ExternalProviders,
     inline: &[CheckedProvider],
@@ -49,32 +50,32 @@ pub(super) fn check(
                 .index(position);
             let id = &provider.provider_id;
             let id_path = path.field("providerId");
-            if id.len() > LONGEST_ID {
+            if id.len() > MAX_ID_LENGTH {
                 diagnostics.violation(&rules::SHORT_EXTERNAL_ID, &id_path);
             } else {
-                // The id names an init container, which takes fewer characters than the server does.
+                // The id is part of the name of a container, which allows fewer characters than the server.
                 let fix = "use lower-case letters, digits and \"-\"";
-                object::typed_text(id, &id_path, names::label(id), fix, diagnostics);
+                untyped::check_string(id, &id_path, names::label(id), fix, diagnostics);
             }
             let image = &provider.image;
-            object::typed_text(
+            untyped::check_string(
                 image,
                 &path.field("image"),
                 names::image(image),
-                "give an image such as registry.example.com/provider:v1",
+                "use an image such as registry.example.com/provider:v1",
                 diagnostics,
             );
             if let Some(first) = seen.get(id) {
                 diagnostics.error(
                     &id_path,
                     format!("{id:?} is already the id of {first}"),
-                    "give each provider its own id",
+                    "use a unique id for each provider",
                 );
             }
             if let Some(same) = inline.iter().find(|inline| inline.id.as_str() == id) {
                 diagnostics.warning(
                     &id_path,
-                    format!("{id:?} is also the id of {}, which is not used", same.path),
+                    format!("{id:?} is also the id of {}, which is ignored", same.path),
                     "change one of the ids, or remove the other provider",
                 );
             }

@@ -1,59 +1,59 @@
-//! Networking, with the defaults filled in.
+//! Checks `spec.networking`.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::names;
-use super::object::{self, Object};
+use super::untyped::{self, UntypedObject};
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::json_type::type_name;
+use crate::names;
 use crate::rules;
-use crate::structure::found;
 use crate::v1alpha2::{AllowedFrom, CaBundle, Networking, Tls};
 
-/// The port of a server that asks for none.
+/// The default port of the server.
 pub const DEFAULT_PORT: u16 = 8321;
 
-/// How the server is reached.
+/// Port, TLS and access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckedNetworking {
-    /// The port that was asked for; [`CheckedNetworking::port`] has the default.
-    pub asked_port: Option<u16>,
-    /// Secret of the serving certificate, when the server speaks TLS.
+    /// The port in the resource. [`CheckedNetworking::port`] includes the default.
+    pub requested_port: Option<u16>,
+    /// Secret of the serving certificate, if the server uses TLS.
     pub tls_secret: Option<String>,
-    /// Authorities that the server trusts.
+    /// CA certificates that the server trusts.
     pub ca_bundle: Option<CaBundle>,
-    /// How clients outside the cluster connect; absent: they do not.
+    /// Access from outside the cluster. `None`: not exposed.
     pub expose: Option<Expose>,
-    /// Who may connect from other namespaces; absent: nothing is said about it.
+    /// Namespaces that may connect. `None`: not set.
     pub allowed_from: Option<AllowedFrom>,
-    /// Whether exposure or access was mentioned at all, even to deny it: the network policy then
-    /// also lets the cluster's router in, as it always has.
+    /// Whether `expose` or `allowedFrom` is set, even to a value that denies access. The network
+    /// policy then also admits the router of the cluster, as llama-stack-k8s-operator does.
     pub mentions_access: bool,
 }
 
 impl CheckedNetworking {
-    /// The port to listen on.
+    /// The port that the server listens on.
     pub fn port(&self) -> u16 {
-        self.asked_port.unwrap_or(DEFAULT_PORT)
+        self.requested_port.unwrap_or(DEFAULT_PORT)
     }
 }
 
-/// How clients outside the cluster connect.
+/// Access from outside the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expose {
-    /// Host name; absent: the cluster chooses.
+    /// Host name. `None`: assigned by the cluster.
     pub hostname: Option<String>,
-    /// Ingress class; absent: the cluster's default.
+    /// Ingress class. `None`: the default of the cluster.
     pub ingress_class_name: Option<String>,
-    /// Secret of the certificate that the ingress presents.
+    /// Secret of the TLS certificate of the Ingress.
     pub tls_secret_name: Option<String>,
     /// Annotations of the Ingress or Route.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Reads networking. The schema has checked the port's range.
+/// Checks networking. The schema has checked the range of the port.
 pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> CheckedNetworking {
     let Networking {
         port,
@@ -64,7 +64,7 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
     let path = FieldPath::spec().field("networking");
     let tls = tls.as_ref();
     CheckedNetworking {
-        asked_port: port.and_then(|port| u16::try_from(port).ok()),
+        requested_port: port.and_then(|port| u16::try_from(port).ok()),
         tls_secret: tls.and_then(|tls| check_tls(tls, &path.field("tls"), diagnostics)),
         ca_bundle: tls.and_then(|tls| tls.ca_bundle.clone()),
         expose: expose
@@ -73,11 +73,11 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
         allowed_from: allowed_from.clone(),
         mentions_access: expose.is_some() || allowed_from.is_some(),
     }
-    .with_names_checked(&path, diagnostics)
+    .check_names(&path, diagnostics)
 }
 
 impl CheckedNetworking {
-    fn with_names_checked(self, path: &FieldPath, diagnostics: &mut Collector) -> Self {
+    fn check_names(self, path: &FieldPath, diagnostics: &mut Collector) -> Self {
         if let Some(CaBundle {
             config_map_name,
             config_map_namespace,
@@ -85,8 +85,8 @@ impl CheckedNetworking {
         }) = &self.ca_bundle
         {
             let path = path.at(&["tls", "caBundle"]);
-            let fix = "give the name of a ConfigMap";
-            object::typed_text(
+            let fix = "use the name of a ConfigMap";
+            untyped::check_string(
                 config_map_name,
                 &path.field("configMapName"),
                 names::subdomain(config_map_name),
@@ -100,11 +100,11 @@ impl CheckedNetworking {
             );
             for (position, key) in config_map_keys.iter().flatten().enumerate() {
                 let path = path.field("configMapKeys").index(position);
-                object::typed_text(
+                untyped::check_string(
                     key,
                     &path,
                     names::data_key(key),
-                    "give a key of the ConfigMap",
+                    "use a key of the ConfigMap",
                     diagnostics,
                 );
             }
@@ -118,20 +118,21 @@ impl CheckedNetworking {
             .enumerate()
             .filter(|(_, name)| *name != "*")
         {
-            let fix = "give the name of a namespace, or \"*\" for all";
-            let place = path.field("namespaces").index(position);
-            object::typed_text(name, &place, names::label_value(name), fix, diagnostics);
-            // Policies with such names were always taken; they let nobody in.
-            if names::label_value(name).is_none() && names::label(name).is_some() {
-                diagnostics.warning(&place, format!("no namespace can be called {name:?}"), fix);
+            let fix = "use the name of a namespace, or \"*\" for all namespaces";
+            let field = path.field("namespaces").index(position);
+            untyped::check_string(name, &field, names::label_value(name), fix, diagnostics);
+            // A label value that is not a namespace name was always accepted; it matches no namespace.
+            if names::label_value(name).is_ok() && names::label(name).is_err() {
+                let problem = format!("{name:?} is not a valid namespace name, so it matches none");
+                diagnostics.warning(&field, problem, fix);
             }
         }
         for (position, key) in labels.iter().flatten().enumerate() {
             let fix = match key.split_once('=') {
-                Some((key, _)) => format!("give the key alone: {key}"),
-                None => "give a label key such as team or example.com/team".to_owned(),
+                Some((key, _)) => format!("use only the key: {key}"),
+                None => "use a label key such as team or example.com/team".to_owned(),
             };
-            object::typed_text(
+            untyped::check_string(
                 key,
                 &path.field("labels").index(position),
                 names::label_key(key),
@@ -143,18 +144,18 @@ impl CheckedNetworking {
     }
 }
 
-/// An empty namespace is the resource's own, as it was in v1alpha1.
+/// Checks a namespace. An empty string means the namespace of the resource, as in v1alpha1.
 pub(super) fn check_namespace(
     namespace: Option<&str>,
     path: &FieldPath,
     diagnostics: &mut Collector,
 ) {
     if let Some(name) = namespace.filter(|name| !name.is_empty()) {
-        object::typed_text(
+        untyped::check_string(
             name,
             path,
             names::label(name),
-            "give the name of a namespace",
+            "use the name of a namespace",
             diagnostics,
         );
     }
@@ -168,11 +169,11 @@ fn check_tls(tls: &Tls, path: &FieldPath, diagnostics: &mut Collector) -> Option
             None
         }
         (None | Some(true), Some(name)) => {
-            object::typed_text(
+            untyped::check_string(
                 name,
                 &secret,
                 names::subdomain(name),
-                "give the name of a Secret",
+                "use the name of a Secret",
                 diagnostics,
             );
             Some(name.to_owned())
@@ -181,7 +182,7 @@ fn check_tls(tls: &Tls, path: &FieldPath, diagnostics: &mut Collector) -> Option
             diagnostics.warning(
                 &secret,
                 "has no effect: tls.enabled is false",
-                "remove it, or write enabled: true",
+                "remove it, or set enabled: true",
             );
             None
         }
@@ -194,7 +195,7 @@ fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) ->
         Value::Bool(enabled) => return enabled.then(Expose::default),
         Value::Object(map) => map,
         other => {
-            let problem = format!("must be true, false or an object, not {}", found(other));
+            let problem = format!("must be a boolean or an object, not {}", type_name(other));
             diagnostics.error(
                 path,
                 problem,
@@ -210,25 +211,25 @@ fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) ->
         "tlsSecretName",
         "annotations",
     ];
-    let object = Object::open(map, path.clone(), &known, diagnostics);
-    let enabled = object.flag("enabled", diagnostics);
+    let object = UntypedObject::open(map, path.clone(), &known, diagnostics);
+    let enabled = object.boolean("enabled", diagnostics);
     let expose = Expose {
-        hostname: object.text(
+        hostname: object.string(
             "hostname",
-            hostname,
-            "give a host name such as llama.example.com",
+            names::hostname,
+            "use a host name such as llama.example.com",
             diagnostics,
         ),
-        ingress_class_name: object.text(
+        ingress_class_name: object.string(
             "ingressClassName",
             names::subdomain,
-            "give the name of an IngressClass",
+            "use the name of an IngressClass",
             diagnostics,
         ),
-        tls_secret_name: object.text(
+        tls_secret_name: object.string(
             "tlsSecretName",
             names::subdomain,
-            "give the name of a Secret",
+            "use the name of a Secret",
             diagnostics,
         ),
         annotations: annotations(&object, diagnostics),
@@ -237,31 +238,29 @@ fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) ->
         diagnostics.warning(
             path,
             "has no effect: enabled is false",
-            "write enabled: true, or remove the rest",
+            "set enabled: true, or remove the other fields",
         );
     }
     (enabled != Some(false)).then_some(expose)
 }
 
-fn hostname(name: &str) -> Option<&'static str> {
-    let name = name.strip_prefix("*.").unwrap_or(name);
-    // DNS limits each part; names within the cluster need not be looked up.
-    let too_long = || name.split('.').any(|part| part.len() > 63);
-    names::subdomain(name).or_else(|| too_long().then_some("has a part longer than 63 characters"))
-}
-
-fn annotations(object: &Object<'_>, diagnostics: &mut Collector) -> BTreeMap<String, String> {
+fn annotations(
+    object: &UntypedObject<'_>,
+    diagnostics: &mut Collector,
+) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::new();
-    for (key, value) in object.free("annotations", diagnostics) {
+    for (key, value) in object.free_object("annotations", diagnostics) {
         let path = object.field("annotations").field(&key);
-        if names::label_key(&key).is_some() {
+        if let Err(error) = names::annotation_key(&key) {
             diagnostics.error(
                 &path,
-                format!("{key:?} is no annotation key"),
+                format!("{key:?} {error}"),
                 "use a key such as example.com/name",
             );
         }
-        if let Some(text) = object::text(&value, &path, |_| None, "write a text", diagnostics) {
+        if let Some(text) =
+            untyped::read_string(&value, &path, |_| Ok(()), "use a string", diagnostics)
+        {
             annotations.insert(key, text);
         }
     }

@@ -1,28 +1,28 @@
-//! Providers: one shape out of two, ids, references.
+//! Checks `spec.providers`: reads both shapes of an entry, assigns ids, collects secret references.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::names;
-use super::object::Object;
 use super::secrets::{self, Reference};
+use super::untyped::UntypedObject;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::structure::found;
+use crate::json_type::type_name;
+use crate::names;
 use crate::v1alpha2::{ProviderApi, Providers};
 
-/// An id of a provider, unique in the resource.
+/// The id of a provider, unique in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderId(String);
 
 impl ProviderId {
-    /// The id as text.
+    /// The id as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A text that has already passed [`names::provider_id`].
+    /// A string that has already passed [`names::provider_id`].
     pub(super) fn from_checked(id: String) -> Self {
         Self(id)
     }
@@ -37,28 +37,28 @@ impl std::fmt::Display for ProviderId {
 /// One provider entry, after normalisation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedProvider {
-    /// The field of `spec.providers` it stands under: `vectorIo`.
+    /// The field of `spec.providers`: `vectorIo`.
     pub api_field: &'static str,
     /// The server's spelling of that API: `vector_io`.
     pub api: &'static str,
-    /// Where the entry stands: `spec.providers.vectorIo[0]`.
+    /// Field path of the entry: `spec.providers.vectorIo[0]`.
     pub path: FieldPath,
-    /// As given, or the last part of the provider's name.
+    /// The id in the resource, or the last part of the provider type.
     pub id: ProviderId,
-    /// Short name (`vllm`) or full type (`remote::vllm`), as written.
+    /// Short (`vllm`) or full (`remote::vllm`) provider type, as written.
     pub provider: String,
     /// Address of the backing service, as written.
     pub endpoint: Option<String>,
-    /// Host name, when it was written as text.
+    /// Host name, if it is a literal and not a reference.
     pub host: Option<String>,
-    /// Free settings, as written.
+    /// Settings with any content, as written.
     pub settings: Map<String, Value>,
     /// Secret references by field: `apiKey`, `host`, `secretRefs.<name>`.
     pub references: BTreeMap<String, Reference>,
 }
 
 impl CheckedProvider {
-    /// Field to variable, as the plugin contract wants it.
+    /// Field to environment variable, as in the plugin contract.
     pub fn variables(&self) -> BTreeMap<String, String> {
         self.references
             .iter()
@@ -86,13 +86,9 @@ pub(super) fn check(providers: &Providers, diagnostics: &mut Collector) -> Vec<C
         let path = FieldPath::spec().at(&["providers", api.field]);
         match value {
             Value::Object(entry) => checked.extend(check_entry(api, entry, path, 1, diagnostics)),
-            Value::Array(entries) if entries.len() > MOST_ENTRIES => {
-                let problem = format!("has {} entries", entries.len());
-                diagnostics.error(
-                    &path,
-                    problem,
-                    format!("use at most {MOST_ENTRIES} providers"),
-                );
+            Value::Array(entries) if entries.len() > MAX_PROVIDERS => {
+                let problem = format!("has {} items", entries.len());
+                diagnostics.error(&path, problem, format!("use at most {MAX_PROVIDERS} items"));
             }
             Value::Array(entries) => {
                 for (position, entry) in entries.iter().enumerate() {
@@ -107,7 +103,7 @@ pub(super) fn check(providers: &Providers, diagnostics: &mut Collector) -> Vec<C
                         )),
                         other => diagnostics.error(
                             &path,
-                            format!("must be a provider, not {}", found(other)),
+                            format!("must be an object, not {}", type_name(other)),
                             "write {id: …, provider: …}",
                         ),
                     }
@@ -115,17 +111,20 @@ pub(super) fn check(providers: &Providers, diagnostics: &mut Collector) -> Vec<C
             }
             other => diagnostics.error(
                 &path,
-                format!("must be a provider or a list of them, not {}", found(other)),
+                format!(
+                    "must be an object or a list of objects, not {}",
+                    type_name(other)
+                ),
                 "write {provider: …} or a list of such objects",
             ),
         }
     }
-    refuse_repeated_ids(&checked, diagnostics);
+    check_unique_ids(&checked, diagnostics);
     checked
 }
 
-/// As many providers as one API may list.
-const MOST_ENTRIES: usize = 256;
+/// Maximum number of providers of one API.
+const MAX_PROVIDERS: usize = 256;
 
 fn check_entry(
     api: ProviderApi,
@@ -134,42 +133,42 @@ fn check_entry(
     siblings: usize,
     diagnostics: &mut Collector,
 ) -> Option<CheckedProvider> {
-    let entry = Object::open(entry, path, FIELDS, diagnostics);
-    let provider = entry.required_text(
+    let entry = UntypedObject::open(entry, path, FIELDS, diagnostics);
+    let provider = entry.required_string(
         "provider",
         names::provider_type,
-        "name the kind of provider, for example vllm or remote::vllm",
+        "set the provider type, for example vllm or remote::vllm",
         diagnostics,
     );
     let default_id = provider
         .as_deref()
         .and_then(|provider| provider.rsplit("::").next());
     if entry.value("id").is_none() && siblings > 1 {
-        let fix = default_id.map_or("add an id of your own".to_owned(), |id| {
-            format!("add one, for example id: {id}")
+        let fix = default_id.map_or("add an id".to_owned(), |id| {
+            format!("add an id, for example id: {id}")
         });
         diagnostics.error(
             &entry.field("id"),
-            format!("is missing, and {siblings} providers are listed here"),
+            format!("is missing, but {siblings} providers are listed here"),
             fix,
         );
     }
-    let given = entry.text("id", names::provider_id, ID_FIX, diagnostics);
+    let given = entry.string("id", names::provider_id, ID_FIX, diagnostics);
     let id = if entry.value("id").is_some() {
         given
     } else {
         default_id.map(str::to_owned)
     };
-    // Variables are named after the id; without one, problems below are still worth reporting.
+    // Without an id, the checks of the remaining fields still run.
     let owner = id.clone().unwrap_or_default();
 
-    let endpoint = entry.text(
+    let endpoint = entry.string(
         "endpoint",
         names::address,
-        "give an address such as http://vllm:8000",
+        "use an address such as http://vllm:8000",
         diagnostics,
     );
-    note_credentials(endpoint.as_deref(), &entry.field("endpoint"), diagnostics);
+    warn_of_credentials(endpoint.as_deref(), &entry.field("endpoint"), diagnostics);
     let mut references = BTreeMap::new();
     let mut refer = |field: &str, value: &Value, path: FieldPath, diagnostics: &mut Collector| {
         if let Some(reference) =
@@ -183,7 +182,7 @@ fn check_entry(
     }
     let host = match entry.value("host") {
         Some(Value::String(_)) => {
-            entry.text("host", names::address, "give a host name", diagnostics)
+            entry.string("host", names::address, "use a host name", diagnostics)
         }
         Some(value) => {
             refer("host", value, entry.field("host"), diagnostics);
@@ -191,17 +190,20 @@ fn check_entry(
         }
         None => None,
     };
-    let settings = entry.free("settings", diagnostics);
-    for (name, value) in &entry.free("secretRefs", diagnostics) {
+    let settings = entry.free_object("settings", diagnostics);
+    for (name, value) in &entry.free_object("secretRefs", diagnostics) {
         let path = entry.field("secretRefs").field(name);
-        if names::provider_id(name).is_some() || name.contains('.') {
+        if let Err(error) = names::setting(name) {
             diagnostics.error(
                 &path,
-                format!("{name:?} is no setting of a provider"),
+                format!("{name:?} {error}"),
                 "use letters, digits, \"_\" and \"-\"",
             );
         } else if settings.contains_key(name) {
-            let problem = format!("{} sets {name:?} too", entry.field("settings").field(name));
+            let problem = format!(
+                "{} already sets {name:?}",
+                entry.field("settings").field(name)
+            );
             diagnostics.error(&path, problem, "keep one of the two");
         } else {
             refer(&format!("secretRefs.{name}"), value, path, diagnostics);
@@ -220,8 +222,8 @@ fn check_entry(
     })
 }
 
-/// A password inside an address ends up in a ConfigMap.
-fn note_credentials(endpoint: Option<&str>, path: &FieldPath, diagnostics: &mut Collector) {
+/// The endpoint is written to a ConfigMap, so it must not contain a password.
+fn warn_of_credentials(endpoint: Option<&str>, path: &FieldPath, diagnostics: &mut Collector) {
     let authority = endpoint
         .and_then(|endpoint| endpoint.split_once("://"))
         .map(|(_, rest)| rest.split('/').next());
@@ -231,13 +233,13 @@ fn note_credentials(endpoint: Option<&str>, path: &FieldPath, diagnostics: &mut 
     {
         diagnostics.warning(
             path,
-            "holds credentials, which anyone who may read ConfigMaps can see",
+            "contains credentials, which anyone with read access to ConfigMaps can see",
             "use apiKey or secretRefs instead",
         );
     }
 }
 
-fn refuse_repeated_ids(providers: &[CheckedProvider], diagnostics: &mut Collector) {
+fn check_unique_ids(providers: &[CheckedProvider], diagnostics: &mut Collector) {
     let mut seen: BTreeMap<&ProviderId, &FieldPath> = BTreeMap::new();
     for provider in providers {
         if let Some(first) = seen.get(&provider.id) {
@@ -245,7 +247,7 @@ fn refuse_repeated_ids(providers: &[CheckedProvider], diagnostics: &mut Collecto
             diagnostics.error(
                 &provider.path.field("id"),
                 problem,
-                "give each provider its own id",
+                "use a unique id for each provider",
             );
         } else {
             seen.insert(&provider.id, &provider.path);

@@ -1,12 +1,12 @@
-//! Models, tools and shields: a name, or an object with more.
+//! Checks `spec.resources`: models, tools and shields, each a name or an object.
 
 use serde_json::{Map, Value};
 
-use super::names;
-use super::object::{self, Object};
+use super::untyped::{self, UntypedObject};
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::structure::found;
+use crate::json_type::type_name;
+use crate::names;
 use crate::v1alpha2::Resources;
 
 /// A model to register.
@@ -14,19 +14,19 @@ use crate::v1alpha2::Resources;
 pub struct CheckedModel {
     /// `spec.resources.models[0]`.
     pub path: FieldPath,
-    /// The name at the provider.
+    /// The name that the provider uses.
     pub name: String,
-    /// Provider id; absent: the first inference provider.
+    /// Id of the provider. `None`: the first inference provider.
     pub provider: Option<String>,
-    /// `llm`, `embedding` or what else the server knows.
+    /// `llm`, `embedding` or another type that the server supports.
     pub model_type: Option<String>,
-    /// Tokens of context.
+    /// Context length in tokens.
     pub context_length: Option<u64>,
-    /// Free text such as `fp8`.
+    /// Quantization, for example `fp8`.
     pub quantization: Option<String>,
-    /// Size of an embedding vector.
+    /// Number of dimensions of an embedding vector.
     pub embedding_dimension: Option<u64>,
-    /// Free metadata, as written.
+    /// Metadata with any content, as written.
     pub metadata: Map<String, Value>,
 }
 
@@ -37,7 +37,7 @@ pub struct CheckedTool {
     pub path: FieldPath,
     /// `websearch`, `rag`, or a full id.
     pub name: String,
-    /// Provider id; absent: the plugin chooses.
+    /// Id of the provider. `None`: the plugin selects one.
     pub provider: Option<String>,
 }
 
@@ -46,20 +46,20 @@ pub struct CheckedTool {
 pub struct CheckedShield {
     /// `spec.resources.shields[0]`.
     pub path: FieldPath,
-    /// The shield's id.
+    /// Id of the shield.
     pub name: String,
-    /// Provider id; absent: the first safety provider.
+    /// Id of the provider. `None`: the first safety provider.
     pub provider: Option<String>,
-    /// The model that judges.
+    /// The model that the shield uses.
     pub model: Option<String>,
 }
 
-const NAME_FIX: &str = "give its name";
-const PROVIDER_FIX: &str = "give the id of a provider";
-/// No model reads a hundred million tokens, and no embedding has that many dimensions.
-const MOST: u64 = 100_000_000;
+const NAME_FIX: &str = "set a name";
+const PROVIDER_FIX: &str = "set the id of a provider";
+/// Upper bound of `contextLength` and `embeddingDimension`; far above any real model.
+const MAX_MODEL_SIZE: u64 = 100_000_000;
 
-/// Reads all three lists.
+/// Checks all three lists.
 pub(super) fn check(
     resources: &Resources,
     diagnostics: &mut Collector,
@@ -75,15 +75,12 @@ pub(super) fn check(
                 "embeddingDimension",
                 "metadata",
             ];
-            check_model(
-                named(value, path, "a model", &known, diagnostics)?,
-                diagnostics,
-            )
+            check_model(named(value, path, &known, diagnostics)?, diagnostics)
         })
         .collect();
     let tools: Vec<_> = entries("tools", resources.tools.as_deref())
         .filter_map(|(path, value)| {
-            let named = named(value, path, "a tool", &["name", "provider"], diagnostics)?;
+            let named = named(value, path, &["name", "provider"], diagnostics)?;
             let provider = named.provider(diagnostics);
             Some(CheckedTool {
                 name: named.name?,
@@ -94,16 +91,15 @@ pub(super) fn check(
         .collect();
     let shields: Vec<_> = entries("shields", resources.shields.as_deref())
         .filter_map(|(path, value)| {
-            let named = named(
-                value,
-                path,
-                "a shield",
-                &["name", "provider", "model"],
-                diagnostics,
-            )?;
+            let named = named(value, path, &["name", "provider", "model"], diagnostics)?;
             let provider = named.provider(diagnostics);
             let model = named.object.as_ref().and_then(|object| {
-                object.text("model", object::short, "give a model's name", diagnostics)
+                object.string(
+                    "model",
+                    names::short,
+                    "set the name of a model",
+                    diagnostics,
+                )
             });
             Some(CheckedShield {
                 name: named.name?,
@@ -113,17 +109,17 @@ pub(super) fn check(
             })
         })
         .collect();
-    refuse_repetitions(
+    check_unique(
         models
             .iter()
             .map(|model| (&model.path, (&model.name, model.provider.as_ref()))),
         diagnostics,
     );
-    refuse_repetitions(
+    check_unique(
         tools.iter().map(|tool| (&tool.path, &tool.name)),
         diagnostics,
     );
-    refuse_repetitions(
+    check_unique(
         shields.iter().map(|shield| (&shield.path, &shield.name)),
         diagnostics,
     );
@@ -144,29 +140,30 @@ fn check_model(named: Named<'_>, diagnostics: &mut Collector) -> Option<CheckedM
             metadata: Map::new(),
         });
     };
-    let model_type = object.text(
+    let model_type = object.string(
         "modelType",
-        object::short,
+        names::short,
         "use llm or embedding, or remove the field",
         diagnostics,
     );
-    let embedding_dimension = object.count("embeddingDimension", MOST, diagnostics);
+    let embedding_dimension =
+        object.positive_integer("embeddingDimension", MAX_MODEL_SIZE, diagnostics);
     if model_type.as_deref() == Some("llm") && embedding_dimension.is_some() {
-        let problem = "is given for a model of type \"llm\"";
+        let problem = "is set for a model of type \"llm\"";
         diagnostics.error(
             &object.field("embeddingDimension"),
             problem,
-            "write modelType: embedding, or remove the dimension",
+            "set modelType: embedding, or remove the field",
         );
     }
-    let context_length = object.count("contextLength", MOST, diagnostics);
-    let quantization = object.text(
+    let context_length = object.positive_integer("contextLength", MAX_MODEL_SIZE, diagnostics);
+    let quantization = object.string(
         "quantization",
-        object::short,
-        "give a text such as fp8",
+        names::short,
+        "use a string such as fp8",
         diagnostics,
     );
-    let metadata = object.free("metadata", diagnostics);
+    let metadata = object.free_object("metadata", diagnostics);
     Some(CheckedModel {
         name: named.name?,
         path: named.path,
@@ -190,31 +187,30 @@ fn entries<'a>(
         .map(move |(position, value)| (path.index(position), value))
 }
 
-/// Something with a name: written as a text, or as an object that holds more.
+/// An item that is either a name or an object with a name.
 struct Named<'a> {
     path: FieldPath,
     name: Option<String>,
-    object: Option<Object<'a>>,
+    object: Option<UntypedObject<'a>>,
 }
 
 impl Named<'_> {
     fn provider(&self, diagnostics: &mut Collector) -> Option<String> {
         self.object
             .as_ref()?
-            .text("provider", names::provider_id, PROVIDER_FIX, diagnostics)
+            .string("provider", names::provider_id, PROVIDER_FIX, diagnostics)
     }
 }
 
 fn named<'a>(
     value: &'a Value,
     path: FieldPath,
-    what: &str,
     known: &[&str],
     diagnostics: &mut Collector,
 ) -> Option<Named<'a>> {
     match value {
         Value::String(_) => {
-            let name = object::text(value, &path, object::short, NAME_FIX, diagnostics);
+            let name = untyped::read_string(value, &path, names::short, NAME_FIX, diagnostics);
             Some(Named {
                 path,
                 name,
@@ -222,8 +218,8 @@ fn named<'a>(
             })
         }
         Value::Object(map) => {
-            let object = Object::open(map, path.clone(), known, diagnostics);
-            let name = object.required_text("name", object::short, NAME_FIX, diagnostics);
+            let object = UntypedObject::open(map, path.clone(), known, diagnostics);
+            let name = object.required_string("name", names::short, NAME_FIX, diagnostics);
             Some(Named {
                 path,
                 name,
@@ -233,15 +229,15 @@ fn named<'a>(
         other => {
             diagnostics.error(
                 &path,
-                format!("must be {what}, not {}", found(other)),
-                "write its name, or an object with its name",
+                format!("must be a string or an object, not {}", type_name(other)),
+                "write the name, or an object with a name",
             );
             None
         }
     }
 }
 
-fn refuse_repetitions<'a, K: PartialEq>(
+fn check_unique<'a, K: PartialEq>(
     entries: impl Iterator<Item = (&'a FieldPath, K)>,
     diagnostics: &mut Collector,
 ) {
@@ -249,7 +245,7 @@ fn refuse_repetitions<'a, K: PartialEq>(
     for (path, key) in entries {
         match seen.iter().find(|(_, earlier)| *earlier == key) {
             Some((first, _)) => {
-                diagnostics.error(path, format!("repeats {first}"), "remove one of the two")
+                diagnostics.error(path, format!("duplicates {first}"), "remove one of the two")
             }
             None => seen.push((path, key)),
         }

@@ -1,75 +1,76 @@
-//! Secret references and the variables that carry them into the pod.
+//! Checks secret references and names the environment variables that pass them to the pod.
 //!
-//! Only names and keys pass through here, never a value. Each reference gets a variable whose name
-//! depends on nothing but its place in the resource; two places that would share one are refused.
+//! This module handles names and keys of Secrets, never their values. The name of a variable depends
+//! only on the field of the reference. Two fields with the same variable are an error.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::names;
-use super::object::{self, Object};
+use super::untyped::{self, UntypedObject};
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::json_type::type_name;
+use crate::names;
 use crate::rules;
-use crate::structure::found;
 use crate::v1alpha2::SecretReference;
 
-/// Begins the name of every variable that is ours.
+/// Prefix of the environment variables that the operator sets.
 pub(super) const VARIABLE_PREFIX: &str = "LLSD_";
 
 /// A key of a Secret in the resource's namespace, and the variable that will hold its value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
-    /// Where the reference stands.
+    /// Field path of the reference.
     pub path: FieldPath,
     /// Name of the Secret.
     pub secret: String,
-    /// Key within the Secret.
+    /// Key in the Secret.
     pub key: String,
-    /// Name of the variable.
+    /// Name of the environment variable.
     pub env: String,
 }
 
-/// A text, or a reference to a Secret that holds it.
+/// A literal string, or a reference to a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextOrReference {
-    /// The text itself.
-    Text(String),
-    /// Where to find it.
+pub enum StringOrReference {
+    /// The literal string.
+    String(String),
+    /// The secret reference.
     Reference(Reference),
 }
 
-impl TextOrReference {
+impl StringOrReference {
     /// The reference, if it is one.
     pub fn reference(&self) -> Option<&Reference> {
         match self {
-            Self::Text(_) => None,
+            Self::String(_) => None,
             Self::Reference(reference) => Some(reference),
         }
     }
 }
 
-const SECRET_FIX: &str = "give the name of a Secret in the same namespace";
-const KEY_FIX: &str = "give the key within the Secret";
+const SECRET_FIX: &str = "set the name of a Secret in the same namespace";
+const KEY_FIX: &str = "set a key of the Secret";
 const FIX: &str = "write {name: <secret>, key: <key in it>}";
 
-/// The variable of `field` (`apiKey`, `secretRefs.fooBar`) of `owner` (a provider id, `kv`, `sql`).
+/// The environment variable for `field` (`apiKey`, `secretRefs.fooBar`) of `owner` (a provider id,
+/// `kv` or `sql`).
 pub fn variable(owner: &str, field: &str) -> String {
     let field = field.strip_prefix("secretRefs.").unwrap_or(field);
-    let mut name = format!("{VARIABLE_PREFIX}{}_", shout(owner));
+    let mut name = format!("{VARIABLE_PREFIX}{}_", upper_snake(owner));
     let mut previous = ' ';
     for c in field.chars() {
         if c.is_ascii_uppercase() && (previous.is_ascii_lowercase() || previous.is_ascii_digit()) {
             name.push('_');
         }
-        name.push_str(&shout(c.encode_utf8(&mut [0; 4])));
+        name.push_str(&upper_snake(c.encode_utf8(&mut [0; 4])));
         previous = c;
     }
     name
 }
 
-fn shout(text: &str) -> String {
+fn upper_snake(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() {
@@ -81,7 +82,8 @@ fn shout(text: &str) -> String {
         .collect()
 }
 
-/// Reads a reference in either form. A text is refused without being repeated: it may be a secret.
+/// Reads a reference in either form. The message about a literal string does not repeat it, because
+/// it may be a secret.
 pub(super) fn read(
     value: &Value,
     path: &FieldPath,
@@ -91,18 +93,18 @@ pub(super) fn read(
     let Value::Object(map) = value else {
         let problem = match value {
             Value::String(_) => {
-                "holds the value itself, which does not belong in a resource".to_owned()
+                "contains a literal value, which must not be stored in a resource".to_owned()
             }
-            other => format!("must refer to a Secret, not be {}", found(other)),
+            other => format!("must be a secret reference, not {}", type_name(other)),
         };
         diagnostics.error(
             path,
             problem,
-            format!("put the value into a Secret and {FIX}"),
+            format!("store the value in a Secret and {FIX}"),
         );
         return None;
     };
-    let outer = Object::open(
+    let outer = UntypedObject::open(
         map,
         path.clone(),
         &["name", "key", "secretKeyRef"],
@@ -113,13 +115,13 @@ pub(super) fn read(
         Some(_) if outer.value("name").is_some() || outer.value("key").is_some() => {
             diagnostics.error(
                 path,
-                "gives both name or key and secretKeyRef",
-                "keep one of the two forms",
+                "sets both secretKeyRef and name or key",
+                "use one of the two forms",
             );
             None
         }
         Some(Value::Object(map)) => {
-            let inner = Object::open(
+            let inner = UntypedObject::open(
                 map,
                 path.field("secretKeyRef"),
                 &["name", "key"],
@@ -128,7 +130,7 @@ pub(super) fn read(
             named(&inner, path, env, diagnostics)
         }
         Some(other) => {
-            let problem = format!("must be an object, not {}", found(other));
+            let problem = format!("must be an object, not {}", type_name(other));
             diagnostics.error(&path.field("secretKeyRef"), problem, FIX);
             None
         }
@@ -136,13 +138,13 @@ pub(super) fn read(
 }
 
 fn named(
-    object: &Object<'_>,
+    object: &UntypedObject<'_>,
     path: &FieldPath,
     env: String,
     diagnostics: &mut Collector,
 ) -> Option<Reference> {
-    let secret = object.required_text("name", names::subdomain, SECRET_FIX, diagnostics);
-    let key = object.required_text("key", names::data_key, KEY_FIX, diagnostics);
+    let secret = object.required_string("name", names::subdomain, SECRET_FIX, diagnostics);
+    let key = object.required_string("key", names::data_key, KEY_FIX, diagnostics);
     Some(Reference {
         path: path.clone(),
         secret: secret?,
@@ -151,7 +153,7 @@ fn named(
     })
 }
 
-/// Reads a reference that the schema has already given a type.
+/// Checks a reference that is typed in the schema.
 pub(super) fn read_typed(
     reference: &SecretReference,
     path: &FieldPath,
@@ -171,14 +173,14 @@ pub(super) fn read_typed(
             return None;
         }
     };
-    object::typed_text(
+    untyped::check_string(
         secret,
         &below.field("name"),
         names::subdomain(secret),
         SECRET_FIX,
         diagnostics,
     );
-    object::typed_text(
+    untyped::check_string(
         key,
         &below.field("key"),
         names::data_key(key),
@@ -193,9 +195,9 @@ pub(super) fn read_typed(
     })
 }
 
-/// Refuses references that would share a variable, with each other or with a name `reserved` for
-/// what a plugin may derive.
-pub(super) fn refuse_collisions<'a>(
+/// Checks that no two references have the same environment variable, and that none has a `reserved`
+/// one, which a plugin may derive.
+pub(super) fn check_collisions<'a>(
     references: impl IntoIterator<Item = &'a Reference>,
     reserved: &BTreeMap<String, FieldPath>,
     diagnostics: &mut Collector,
@@ -207,7 +209,7 @@ pub(super) fn refuse_collisions<'a>(
     for reference in references {
         if let Some(first) = seen.insert(&reference.env, &reference.path) {
             let problem = format!(
-                "needs the variable {}, which {first} needs too",
+                "needs the environment variable {}, which {first} already uses",
                 reference.env
             );
             diagnostics.error(
@@ -224,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_named_after_their_place() {
+    fn a_variable_is_named_after_its_field() {
         assert_eq!(variable("vllm", "apiKey"), "LLSD_VLLM_API_KEY");
         assert_eq!(variable("vllm-1", "host"), "LLSD_VLLM_1_HOST");
         assert_eq!(

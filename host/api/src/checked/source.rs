@@ -1,42 +1,44 @@
-//! Which server to run, and where its configuration comes from.
+//! Checks `spec.distribution` and `spec.overrideConfig`: the server and the source of its
+//! configuration.
 
-use super::names;
 use super::networking::check_namespace;
-use super::object;
+use super::untyped;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::names;
 use crate::rules;
 use crate::v1alpha2::{DistributionSource, DistributionSpec, OverrideConfig};
 
-/// Which server to run.
+/// The server to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerSource {
-    /// A distribution that the operator knows by name.
+    /// A distribution that the operator supports by name.
     Named(String),
-    /// An image.
+    /// A container image.
     Image(String),
 }
 
-/// Where the server's configuration comes from.
+/// The source of the server configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// The user's complete file: nothing is generated.
+    /// A complete configuration of the user. Nothing is generated.
     Override {
-        /// ConfigMap whose key `config.yaml` is the file.
+        /// ConfigMap that holds the configuration in its key `config.yaml`.
         config_map: String,
-        /// Its namespace, where it is not the resource's.
+        /// Namespace of the ConfigMap, if it differs from that of the resource.
         namespace: Option<String>,
     },
-    /// The resource put over a base.
+    /// Generated: the resource merged into a base configuration.
     Generated {
-        /// ConfigMap that holds the base; absent: the image's labels or what is built in.
+        /// ConfigMap that holds the base configuration. `None`: the labels of the image, or the
+        /// configuration built into the operator.
         base: Option<BaseConfigMap>,
     },
-    /// The resource asks for nothing: the distribution's own file runs unchanged.
+    /// The distribution's own configuration, unchanged: the resource sets nothing that is part of it.
     DistributionDefault,
 }
 
-/// A ConfigMap of the resource's namespace that holds a base configuration.
+/// A ConfigMap in the namespace of the resource that holds a base configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseConfigMap {
     /// Its name.
@@ -45,7 +47,7 @@ pub struct BaseConfigMap {
     pub key: String,
 }
 
-/// The key of a base configuration that names none.
+/// The default key of a base configuration.
 pub const DEFAULT_CONFIG_KEY: &str = "config.yaml";
 
 pub(super) fn check(
@@ -60,49 +62,49 @@ pub(super) fn check(
     } = source;
     let path = FieldPath::spec().field("distribution");
     if let Some(schema) = schema {
-        object::typed_text(
+        untyped::check_string(
             schema,
             &path.field("schema"),
             names::schema_id(schema),
-            "give a schema such as llama-stack/0.7",
+            "use a schema such as llama-stack/0.7",
             diagnostics,
         );
     }
     if let Some(base) = base_config {
         let path = path.field("baseConfig");
         let (name, key) = (&base.config_map_name, base.key.as_deref());
-        object::typed_text(
+        untyped::check_string(
             name,
             &path.field("configMapName"),
             names::subdomain(name),
-            "give the name of a ConfigMap",
+            "use the name of a ConfigMap",
             diagnostics,
         );
         if let Some(key) = key {
-            object::typed_text(
+            untyped::check_string(
                 key,
                 &path.field("key"),
                 names::data_key(key),
-                "give a key of the ConfigMap",
+                "use a key of the ConfigMap",
                 diagnostics,
             );
         }
     }
     match (name, image) {
         (Some(name), None) => {
-            let fix = "give the name of a distribution, for example starter";
-            object::typed_text(
+            let fix = "use the name of a distribution, for example starter";
+            untyped::check_string(
                 name,
                 &path.field("name"),
-                names::provider_id(name).map(|_| "is no name of a distribution"),
+                names::distribution(name),
                 fix,
                 diagnostics,
             );
             Some(ServerSource::Named(name.clone()))
         }
         (None, Some(image)) => {
-            let fix = "give an image such as docker.io/llamastack/distribution-starter:0.7.3";
-            object::typed_text(
+            let fix = "use an image such as docker.io/llamastack/distribution-starter:0.7.3";
+            untyped::check_string(
                 image,
                 &path.field("image"),
                 names::image(image),
@@ -122,11 +124,12 @@ pub(super) fn check(
     }
 }
 
-pub(super) fn refuse_beside_override(spec: &DistributionSpec, diagnostics: &mut Collector) {
+/// Checks the override configuration and that no field is set that it excludes.
+pub(super) fn check_override(spec: &DistributionSpec, diagnostics: &mut Collector) {
     let Some(config) = &spec.override_config else {
         return;
     };
-    check_override(config, diagnostics);
+    check_override_names(config, diagnostics);
     let path = FieldPath::spec();
     let excluded = [
         (
@@ -160,7 +163,7 @@ pub(super) fn refuse_beside_override(spec: &DistributionSpec, diagnostics: &mut 
     }
 }
 
-pub(super) fn config_source(spec: &DistributionSpec, asks_for_something: bool) -> ConfigSource {
+pub(super) fn config_source(spec: &DistributionSpec, has_settings: bool) -> ConfigSource {
     if let Some(config) = &spec.override_config {
         return ConfigSource::Override {
             config_map: config.config_map_name.clone(),
@@ -181,22 +184,21 @@ pub(super) fn config_source(spec: &DistributionSpec, asks_for_something: bool) -
                 .clone()
                 .unwrap_or_else(|| DEFAULT_CONFIG_KEY.to_owned()),
         });
-    if asks_for_something || base.is_some() {
+    if has_settings || base.is_some() {
         ConfigSource::Generated { base }
     } else {
         ConfigSource::DistributionDefault
     }
 }
 
-/// Checks the names of an override configuration.
-fn check_override(config: &OverrideConfig, diagnostics: &mut Collector) {
+fn check_override_names(config: &OverrideConfig, diagnostics: &mut Collector) {
     let path = FieldPath::spec().field("overrideConfig");
     let name = &config.config_map_name;
-    object::typed_text(
+    untyped::check_string(
         name,
         &path.field("configMapName"),
         names::subdomain(name),
-        "give the name of a ConfigMap",
+        "use the name of a ConfigMap",
         diagnostics,
     );
     check_namespace(

@@ -1,27 +1,27 @@
-//! State storage: a file, or a server with everything that is needed to reach it.
+//! Checks `spec.storage`: a file, or the connection to a database server.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::names;
-use super::object;
-use super::secrets::{self, Reference, TextOrReference};
+use super::secrets::{self, Reference, StringOrReference};
+use super::untyped;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::names;
 use crate::rules::{self, Rule};
 use crate::v1alpha2::{KvKind, KvStorage, SqlKind, SqlStorage, StateStorage};
 
 /// Key-value storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckedKv {
-    /// A file in the data folder.
+    /// A file in the data directory.
     Sqlite,
     /// A Redis server.
     Redis {
         /// `redis://host:port` or `host:port`, as written.
         endpoint: String,
-        /// Its password.
+        /// The password.
         password: Option<Reference>,
     },
 }
@@ -30,39 +30,39 @@ pub enum CheckedKv {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "a resource has one")]
 pub enum CheckedSql {
-    /// A file in the data folder.
+    /// A file in the data directory.
     Sqlite,
     /// A PostgreSQL server, by connection string.
     PostgresConnectionString {
         /// `postgresql://user:password@host:port/database`.
         connection_string: Reference,
     },
-    /// A PostgreSQL server, by its parts.
+    /// A PostgreSQL server, by separate connection fields.
     Postgres {
         /// Host name.
-        host: TextOrReference,
-        /// Port; absent: 5432.
-        port: Option<TextOrReference>,
+        host: StringOrReference,
+        /// Port. `None`: 5432.
+        port: Option<StringOrReference>,
         /// Database.
-        database: Option<TextOrReference>,
+        database: Option<StringOrReference>,
         /// User.
-        user: TextOrReference,
+        user: StringOrReference,
         /// Password.
         password: Option<Reference>,
     },
 }
 
-/// What the resource says about storage.
+/// State storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckedStorage {
-    /// At `spec.storage.kv`; absent: what the base says stays.
+    /// `spec.storage.kv`. `None`: unchanged from the base configuration.
     pub kv: Option<CheckedKv>,
-    /// At `spec.storage.sql`; absent: what the base says stays.
+    /// `spec.storage.sql`. `None`: unchanged from the base configuration.
     pub sql: Option<CheckedSql>,
 }
 
 impl CheckedStorage {
-    /// Every secret reference.
+    /// All secret references.
     pub fn references(&self) -> Vec<&Reference> {
         let mut references = Vec::new();
         if let Some(CheckedKv::Redis { password, .. }) = &self.kv {
@@ -79,12 +79,12 @@ impl CheckedStorage {
                 user,
                 password,
             }) => {
-                let parts = [Some(host), port.as_ref(), database.as_ref(), Some(user)];
+                let fields = [Some(host), port.as_ref(), database.as_ref(), Some(user)];
                 references.extend(
-                    parts
+                    fields
                         .into_iter()
                         .flatten()
-                        .filter_map(TextOrReference::reference),
+                        .filter_map(StringOrReference::reference),
                 );
                 references.extend(password);
             }
@@ -93,7 +93,8 @@ impl CheckedStorage {
         references
     }
 
-    /// Variables that a plugin may derive from a connection string, and who owns them.
+    /// The environment variables that a plugin may derive from a connection string, with the field of
+    /// the connection string.
     pub(super) fn derived_variables(&self) -> BTreeMap<String, FieldPath> {
         match &self.sql {
             Some(CheckedSql::PostgresConnectionString { connection_string }) => {
@@ -112,7 +113,7 @@ impl CheckedStorage {
     }
 }
 
-/// Reads both halves.
+/// Checks both kinds of storage.
 pub(super) fn check(storage: &StateStorage, diagnostics: &mut Collector) -> CheckedStorage {
     let StateStorage { kv, sql } = storage;
     let path = FieldPath::spec().field("storage");
@@ -146,8 +147,8 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, diagnostics: &mut Collector) -> Op
                 diagnostics.violation(&rules::REDIS_NEEDS_ENDPOINT, &path.field("endpoint"));
                 return None;
             };
-            let fix = "give an address such as redis://redis:6379";
-            object::typed_text(
+            let fix = "use an address such as redis://redis:6379";
+            untyped::check_string(
                 endpoint,
                 &path.field("endpoint"),
                 names::address(endpoint),
@@ -160,7 +161,7 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, diagnostics: &mut Collector) -> Op
             })
         }
         kind => {
-            refuse_server_fields(
+            check_server_fields(
                 kind.is_some(),
                 &used,
                 path,
@@ -172,8 +173,9 @@ fn check_kv(kv: &KvStorage, path: &FieldPath, diagnostics: &mut Collector) -> Op
     }
 }
 
-/// Fields of a server have no effect on a file. Without a type their author surely meant the server.
-fn refuse_server_fields(
+/// Fields of a database server have no effect on sqlite. They are an error if the type is missing,
+/// because the author probably meant the server.
+fn check_server_fields(
     has_type: bool,
     used: &[(&str, bool)],
     path: &FieldPath,
@@ -192,7 +194,7 @@ fn refuse_server_fields(
         diagnostics.warning(
             &path.field(field),
             "has no effect: the type is sqlite",
-            format!("remove it, or write type: {server}"),
+            format!("remove it, or set type: {server}"),
         );
     }
 }
@@ -216,11 +218,11 @@ fn check_sql(
         let (path, variable) = refer("connectionString");
         secrets::read_typed(reference, &path, variable, diagnostics)
     });
-    let parts = Parts {
-        host: part(host, "host", path, diagnostics),
-        port: part(port, "port", path, diagnostics),
-        database: part(database, "database", path, diagnostics),
-        user: part(user, "user", path, diagnostics),
+    let fields = ConnectionFields {
+        host: connection_field(host, "host", path, diagnostics),
+        port: connection_field(port, "port", path, diagnostics),
+        database: connection_field(database, "database", path, diagnostics),
+        user: connection_field(user, "user", path, diagnostics),
         password: password.as_ref().map(|reference| {
             let (path, variable) = refer("password");
             secrets::read_typed(reference, &path, variable, diagnostics)
@@ -234,17 +236,17 @@ fn check_sql(
         ("user", user.is_some()),
         ("password", password.is_some()),
     ];
-    let first_part = used[1..]
+    let first_field = used[1..]
         .iter()
         .find(|(_, used)| *used)
         .map(|(field, _)| *field);
-    match (kind, connection, first_part) {
+    match (kind, connection, first_field) {
         (Some(SqlKind::Postgres), Some(_), Some(field)) => {
-            let problem = "is given beside connectionString, which says the same";
+            let problem = "cannot be combined with connectionString";
             diagnostics.error(
                 &path.field(field),
                 problem,
-                "keep connectionString or the parts",
+                "keep connectionString or the separate fields",
             );
             None
         }
@@ -253,18 +255,18 @@ fn check_sql(
                 connection_string: connection_string?,
             })
         }
-        (Some(SqlKind::Postgres), None, Some(_)) => parts.finish(path, diagnostics),
+        (Some(SqlKind::Postgres), None, Some(_)) => fields.finish(path, diagnostics),
         (Some(SqlKind::Postgres), None, None) => {
             let fix = "add connectionString: {name: <secret>, key: <key in it>}, or host and user";
             diagnostics.error(
                 &path.field("connectionString"),
-                "is missing, and postgres needs it",
+                "is missing, but required for type postgres",
                 fix,
             );
             None
         }
         (kind, _, _) => {
-            refuse_server_fields(
+            check_server_fields(
                 kind.is_some(),
                 &used,
                 path,
@@ -276,35 +278,34 @@ fn check_sql(
     }
 }
 
-/// The parts of a PostgreSQL address: outer `None` is absent, inner `None` is refused.
-struct Parts {
-    host: Option<Option<TextOrReference>>,
-    port: Option<Option<TextOrReference>>,
-    database: Option<Option<TextOrReference>>,
-    user: Option<Option<TextOrReference>>,
+/// The separate connection fields of PostgreSQL. Outer `None`: absent; inner `None`: invalid.
+struct ConnectionFields {
+    host: Option<Option<StringOrReference>>,
+    port: Option<Option<StringOrReference>>,
+    database: Option<Option<StringOrReference>>,
+    user: Option<Option<StringOrReference>>,
     password: Option<Option<Reference>>,
 }
 
-impl Parts {
+impl ConnectionFields {
     fn finish(self, path: &FieldPath, diagnostics: &mut Collector) -> Option<CheckedSql> {
         for (field, part) in [("host", &self.host), ("user", &self.user)] {
             if part.is_none() {
-                let problem =
-                    "is missing, and postgres needs it when connectionString is not given";
+                let problem = "is missing, but required for type postgres without connectionString";
                 diagnostics.error(
                     &path.field(field),
                     problem,
-                    format!("add {field}, as a text or as {{name: <secret>, key: <key in it>}}"),
+                    format!("add {field}, as a string or as {{name: <secret>, key: <key in it>}}"),
                 );
             }
         }
-        if let Some(Some(TextOrReference::Text(port))) = &self.port
-            && port.parse::<u16>().map_or(true, |port| port == 0)
+        if let Some(Some(StringOrReference::String(port))) = &self.port
+            && let Err(error) = names::port(port)
         {
             diagnostics.error(
                 &path.field("port"),
-                format!("{port:?} is no port"),
-                "use a number from 1 to 65535",
+                format!("{port:?} {error}"),
+                "use an integer from 1 to 65535",
             );
         }
         Some(CheckedSql::Postgres {
@@ -317,24 +318,26 @@ impl Parts {
     }
 }
 
-fn part(
+fn connection_field(
     value: &Option<Value>,
     field: &str,
     path: &FieldPath,
     diagnostics: &mut Collector,
-) -> Option<Option<TextOrReference>> {
+) -> Option<Option<StringOrReference>> {
     let path = path.field(field);
     Some(match value.as_ref()? {
-        Value::Number(number) if field == "port" => Some(TextOrReference::Text(number.to_string())),
-        value @ (Value::String(_) | Value::Number(_) | Value::Bool(_)) => object::text(
+        Value::Number(number) if field == "port" => {
+            Some(StringOrReference::String(number.to_string()))
+        }
+        value @ (Value::String(_) | Value::Number(_) | Value::Bool(_)) => untyped::read_string(
             value,
             &path,
-            object::short,
-            "give a text or a secret reference",
+            names::short,
+            "use a string or a secret reference",
             diagnostics,
         )
-        .map(TextOrReference::Text),
+        .map(StringOrReference::String),
         value => secrets::read(value, &path, secrets::variable("sql", field), diagnostics)
-            .map(TextOrReference::Reference),
+            .map(StringOrReference::Reference),
     })
 }

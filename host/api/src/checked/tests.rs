@@ -15,11 +15,11 @@ fn document(spec: &str) -> Value {
 }
 
 fn checked(spec: &str) -> Checked {
-    review(document(spec)).result.unwrap()
+    check_document(document(spec)).result.unwrap()
 }
 
 fn errors(spec: &str) -> Vec<String> {
-    review(document(spec))
+    check_document(document(spec))
         .result
         .unwrap_err()
         .iter()
@@ -28,8 +28,8 @@ fn errors(spec: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_resource_wrong_in_five_places_gets_five_errors() {
-    let said = errors(
+fn all_errors_of_a_resource_are_reported() {
+    let errors = errors(
         r#"
         distribution: {name: starter, image: a/b}
         providers:
@@ -42,37 +42,41 @@ fn a_resource_wrong_in_five_places_gets_five_errors() {
         "#,
     );
     assert_eq!(
-        said,
+        errors,
         [
             "spec.distribution: has both name and image; keep one of them",
             "spec.networking.port: 70000 is out of range; use a number from 1 to 65535",
-            "spec.providers.inference[0].apikey: there is no such field; did you mean \"apiKey\"?",
-            "spec.providers.inference[1].id: is missing, and 2 providers are listed here; add one, for example id: ollama",
-            "spec.storage.kv.endpoint: is missing, and redis needs it; add endpoint: redis://<host>:6379",
-            "spec.workload.replicas: must be a whole number, not a text; write a whole number",
+            "spec.providers.inference[0].apikey: unknown field; did you mean \"apiKey\"?",
+            "spec.providers.inference[1].id: is missing, but 2 providers are listed here; add an id, for example id: ollama",
+            "spec.storage.kv.endpoint: is missing, but required for type redis; add endpoint: redis://<host>:6379",
+            "spec.workload.replicas: must be an integer, not a string; write an integer",
         ]
     );
 }
 
 #[test]
-fn a_resource_that_asks_for_nothing_runs_the_distribution_as_it_is() {
+fn a_resource_without_settings_keeps_the_configuration_of_the_distribution() {
     let checked = checked(
         "{distribution: {name: starter}, providers: {}, resources: {models: []}, disabled: []}",
     );
     assert_eq!(checked.config_source, ConfigSource::DistributionDefault);
     assert_eq!(checked.server, ServerSource::Named("starter".into()));
     assert_eq!(
-        (checked.networking.port(), checked.networking.asked_port),
+        (checked.networking.port(), checked.networking.requested_port),
         (8321, None)
     );
     assert_eq!(
-        (checked.workload.replicas(), checked.workload.asked_replicas),
+        (
+            checked.workload.replicas(),
+            checked.workload.requested_replicas
+        ),
         (1, None)
     );
     assert!(checked.references().is_empty());
 }
 
-/// The complete example of the specification, with the provider id that it names and does not define.
+/// The complete example of the specification, with the provider id that it refers to but does not
+/// define.
 const FULL: &str = r#"
 distribution: {name: starter}
 providers:
@@ -116,7 +120,7 @@ externalProviders:
 "#;
 
 #[test]
-fn the_complete_example_of_the_specification_is_good() {
+fn the_complete_example_of_the_specification_is_valid() {
     let checked = checked(FULL);
     assert_eq!(checked.warnings, []);
     assert_eq!(
@@ -232,13 +236,13 @@ fn a_resource_of_the_cluster_is_checked_like_a_file() {
     let fields: Vec<_> = check(&wrong)
         .unwrap_err()
         .into_iter()
-        .map(|rejection| String::from(rejection.field))
+        .map(|error| String::from(error.field))
         .collect();
     assert_eq!(fields, ["spec.distribution", "spec.networking.port"]);
 }
 
 #[test]
-fn both_forms_of_a_reference_and_every_field_are_read() {
+fn both_forms_of_a_reference_and_all_fields_are_read() {
     let checked = checked(
         r#"
         distribution: {image: "quay.io/a/b@sha256:0f", schema: llama-stack/0.7, baseConfig: {configMapName: base}}
@@ -292,7 +296,7 @@ fn both_forms_of_a_reference_and_every_field_are_read() {
     else {
         panic!("{:?}", checked.storage)
     };
-    assert_eq!(port, &Some(TextOrReference::Text("5433".into())));
+    assert_eq!(port, &Some(StringOrReference::String("5433".into())));
     assert_eq!(host.reference().unwrap().env, "LLSD_SQL_HOST");
     assert_eq!(user.reference().unwrap().key, "user");
     assert_eq!(checked.references().len(), 7);
@@ -312,16 +316,16 @@ fn both_forms_of_a_reference_and_every_field_are_read() {
 }
 
 #[test]
-fn disabled_wins_over_providers_with_a_warning() {
-    let report = review(document(
+fn disabled_has_precedence_over_providers_with_a_warning() {
+    let report = check_document(document(
         "{distribution: {name: s}, providers: {inference: [{id: a, provider: vllm}, {id: b, provider: vllm}], postTraining: {provider: torchtune}}, disabled: [inference/b, post_training]}",
     ));
-    let said: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        warnings,
         [
-            "spec.providers.inference[1]: is not used: spec.disabled[0] disables \"inference/b\"; remove one of the two",
-            "spec.providers.postTraining: is not used: spec.disabled[1] disables \"post_training\"; remove one of the two",
+            "spec.providers.inference[1]: is ignored: spec.disabled[0] disables \"inference/b\"; remove one of the two",
+            "spec.providers.postTraining: is ignored: spec.disabled[1] disables \"post_training\"; remove one of the two",
         ]
     );
     let checked = report.result.unwrap();
@@ -337,8 +341,8 @@ fn disabled_wins_over_providers_with_a_warning() {
 }
 
 #[test]
-fn what_has_no_effect_gets_a_warning() {
-    let report = review(document(
+fn a_field_without_effect_gets_a_warning() {
+    let report = check_document(document(
         r#"
         distribution: {name: s}
         providers: {inference: {provider: vllm, endpoint: "http://user:hunter2@vllm:8000"}}
@@ -363,13 +367,13 @@ fn what_has_no_effect_gets_a_warning() {
             "spec.storage.sql.host",
         ]
     );
-    let said: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
-    assert!(!said.join("").contains("hunter2"));
+    let warnings: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
+    assert!(!warnings.join("").contains("hunter2"));
     assert!(report.result.unwrap().networking.expose.is_none());
 }
 
 #[test]
-fn exposure_has_four_spellings() {
+fn expose_accepts_booleans_and_objects() {
     for (expose, exposed) in [
         ("true", true),
         ("{}", true),
@@ -387,7 +391,7 @@ fn exposure_has_four_spellings() {
 }
 
 #[test]
-fn an_override_and_a_certificate_decide_where_the_configuration_comes_from() {
+fn the_config_source_depends_on_override_storage_and_tls() {
     let source = |spec: &str| checked(spec).config_source;
     assert_eq!(
         source(
@@ -411,41 +415,41 @@ fn an_override_and_a_certificate_decide_where_the_configuration_comes_from() {
 }
 
 #[test]
-fn a_list_of_providers_has_an_end() {
+fn a_list_of_providers_is_limited() {
     let many: Vec<_> = (0..257)
         .map(|i| format!("{{id: p{i}, provider: vllm}}"))
         .collect();
-    let said = errors(&format!(
+    let errors = errors(&format!(
         "{{distribution: {{name: s}}, providers: {{inference: [{}]}}}}",
         many.join(", ")
     ));
     assert_eq!(
-        said,
-        ["spec.providers.inference: has 257 entries; use at most 256 providers"]
+        errors,
+        ["spec.providers.inference: has 257 items; use at most 256 items"]
     );
 }
 
 #[test]
-fn everything_wrong_inside_one_entry_is_said_at_once() {
-    let said = errors(
+fn all_errors_of_one_provider_are_reported() {
+    let errors = errors(
         "{distribution: {name: s}, providers: {inference: {id: '', provider: 'a b', endpoint: '', apiKey: [], host: {}, settings: 1, secretRefs: {a.b: {name: s, key: k}, c: 1}}}, resources: {models: [{name: '', modelType: 1, metadata: []}], shields: [{name: s, model: ''}]}}",
     );
     assert_eq!(
-        said,
+        errors,
         [
-            "spec.providers.inference.apiKey: must refer to a Secret, not be a list; put the value into a Secret and write {name: <secret>, key: <key in it>}",
-            "spec.providers.inference.endpoint: is empty; give an address such as http://vllm:8000",
-            "spec.providers.inference.host.key: is missing; give the key within the Secret",
-            "spec.providers.inference.host.name: is missing; give the name of a Secret in the same namespace",
+            "spec.providers.inference.apiKey: must be a secret reference, not a list; store the value in a Secret and write {name: <secret>, key: <key in it>}",
+            "spec.providers.inference.endpoint: is empty; use an address such as http://vllm:8000",
+            "spec.providers.inference.host.key: is missing; set a key of the Secret",
+            "spec.providers.inference.host.name: is missing; set the name of a Secret in the same namespace",
             "spec.providers.inference.id: is empty; use up to 63 letters, digits, \"-\", \"_\" and \".\", with a letter or digit first and last",
-            "spec.providers.inference.provider: \"a b\" is no provider; name the kind of provider, for example vllm or remote::vllm",
-            "spec.providers.inference.secretRefs.c: must refer to a Secret, not be a number; put the value into a Secret and write {name: <secret>, key: <key in it>}",
-            "spec.providers.inference.secretRefs[\"a.b\"]: \"a.b\" is no setting of a provider; use letters, digits, \"_\" and \"-\"",
-            "spec.providers.inference.settings: must be an object, not a number; write name: value pairs below it",
-            "spec.resources.models[0].metadata: must be an object, not a list; write name: value pairs below it",
-            "spec.resources.models[0].modelType: must be a text, not a number; put it in quotes: \"1\"",
-            "spec.resources.models[0].name: is empty; give its name",
-            "spec.resources.shields[0].model: is empty; give a model's name",
+            "spec.providers.inference.provider: \"a b\" is not a valid provider type; set the provider type, for example vllm or remote::vllm",
+            "spec.providers.inference.secretRefs.c: must be a secret reference, not a number; store the value in a Secret and write {name: <secret>, key: <key in it>}",
+            "spec.providers.inference.secretRefs[\"a.b\"]: \"a.b\" is not a valid setting name; use letters, digits, \"_\" and \"-\"",
+            "spec.providers.inference.settings: must be an object, not a number; use name: value pairs",
+            "spec.resources.models[0].metadata: must be an object, not a list; use name: value pairs",
+            "spec.resources.models[0].modelType: must be a string, not a number; put it in quotes: \"1\"",
+            "spec.resources.models[0].name: is empty; set a name",
+            "spec.resources.shields[0].model: is empty; set the name of a model",
         ]
     );
 }

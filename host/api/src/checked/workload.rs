@@ -1,4 +1,4 @@
-//! The workload, with contradictions refused and the defaults in one place.
+//! Checks `spec.workload` and sets its defaults.
 
 use std::collections::BTreeMap;
 
@@ -6,79 +6,79 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::names;
-use super::object;
 use super::secrets::VARIABLE_PREFIX;
+use super::untyped;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
+use crate::names;
 use crate::rules;
 use crate::v1alpha2::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
 
-/// Size of a volume that asks for none.
+/// Default size of a volume.
 pub(super) const DEFAULT_VOLUME_SIZE: &str = "10Gi";
-/// Where a volume is mounted that does not say.
+/// Default mount path of a volume.
 pub const DEFAULT_MOUNT_PATH: &str = "/.llama";
 
 /// The pods of the server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CheckedWorkload {
-    /// The number that was asked for; [`CheckedWorkload::replicas`] has the default.
-    pub asked_replicas: Option<i32>,
+    /// The number in the resource. [`CheckedWorkload::replicas`] includes the default.
+    pub requested_replicas: Option<i32>,
     /// Server processes in each pod.
     pub workers: Option<u16>,
-    /// CPU and memory.
+    /// CPU and memory of the server container.
     pub resources: Option<core::ResourceRequirements>,
-    /// Number of pods by load.
+    /// Horizontal autoscaling.
     pub autoscaling: Option<CheckedAutoscaling>,
-    /// A volume that outlives the pods.
+    /// The persistent volume.
     pub volume: Option<CheckedVolume>,
-    /// How many pods may be away at once.
+    /// The PodDisruptionBudget.
     pub disruption_budget: Option<CheckedBudget>,
-    /// How pods spread over nodes and zones.
+    /// How pods are spread over nodes and zones.
     pub topology_spread_constraints: Vec<core::TopologySpreadConstraint>,
-    /// What to change about the pod.
+    /// Overrides of the pod template.
     pub overrides: Overrides,
 }
 
 impl CheckedWorkload {
-    /// Pods to run, where no autoscaler decides.
+    /// Number of pods without an autoscaler.
     pub fn replicas(&self) -> i32 {
-        self.asked_replicas.unwrap_or(1)
+        self.requested_replicas.unwrap_or(1)
     }
 }
 
-/// Number of pods by load.
+/// Horizontal autoscaling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckedAutoscaling {
-    /// Fewest pods, where given.
+    /// Minimum number of pods.
     pub min_replicas: Option<i32>,
-    /// Most pods.
+    /// Maximum number of pods.
     pub max_replicas: i32,
-    /// Wanted CPU use in percent.
+    /// Target CPU utilization in percent.
     pub cpu_percent: Option<i32>,
-    /// Wanted memory use in percent.
+    /// Target memory utilization in percent.
     pub memory_percent: Option<i32>,
 }
 
-/// A volume that outlives the pods.
+/// A persistent volume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedVolume {
-    /// Its size.
+    /// Size of the volume.
     pub size: Quantity,
-    /// Where the server finds it.
+    /// Mount path in the server container.
     pub mount_path: String,
 }
 
-/// How many pods may be away at once.
+/// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckedBudget {
-    /// Pods that must stay.
+    /// Minimum number of pods that stay available.
     MinAvailable(IntOrString),
-    /// Pods that may go.
+    /// Maximum number of pods that may be unavailable.
     MaxUnavailable(IntOrString),
 }
 
-/// Reads the workload. The schema has checked ranges.
+/// Checks the workload. The schema has checked the ranges.
 pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> CheckedWorkload {
     let Workload {
         replicas,
@@ -98,7 +98,7 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
         check_overrides(overrides, &path.field("overrides"), diagnostics);
     }
     CheckedWorkload {
-        asked_replicas: *replicas,
+        requested_replicas: *replicas,
         workers: workers.and_then(|workers| u16::try_from(workers).ok()),
         resources: resources.clone(),
         autoscaling: autoscaling
@@ -132,11 +132,11 @@ fn check_resources(
 }
 
 fn check_quantity(quantity: &Quantity, path: &FieldPath, diagnostics: &mut Collector) {
-    object::typed_text(
+    untyped::check_string(
         &quantity.0,
         path,
         names::quantity(&quantity.0),
-        "give an amount such as 500m, 2 or 10Gi",
+        "use a quantity such as 500m, 2 or 10Gi",
         diagnostics,
     );
 }
@@ -172,18 +172,11 @@ fn check_autoscaling(
 fn check_volume(volume: &Volume, path: &FieldPath, diagnostics: &mut Collector) -> CheckedVolume {
     if let Some(size) = &volume.size {
         check_quantity(size, &path.field("size"), diagnostics);
-        if size.0.starts_with('-')
-            || size
-                .0
-                .trim_start_matches(['+', '0', '.'])
-                .chars()
-                .next()
-                .is_none_or(char::is_alphabetic)
-        {
+        if let Err(error) = names::volume_size(&size.0) {
             diagnostics.error(
                 &path.field("size"),
-                format!("{:?} is no size of a volume", size.0),
-                "give a size such as 10Gi",
+                format!("{:?} {error}", size.0),
+                "use a size such as 10Gi",
             );
         }
     }
@@ -203,7 +196,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, diagnostics: &mut Collector) 
     }
 }
 
-/// An empty path means the default, as it did in v1alpha1.
+/// Checks a mount path. An empty path means the default, as in v1alpha1.
 fn check_mount_path(mount: &str, path: &FieldPath, diagnostics: &mut Collector) {
     if !mount.is_empty() && (!mount.starts_with('/') || mount.contains(':')) {
         diagnostics.violation(&rules::ABSOLUTE_MOUNT, path);
@@ -219,18 +212,18 @@ fn check_budget(
         ("minAvailable", &budget.min_available),
         ("maxUnavailable", &budget.max_unavailable),
     ] {
-        let good = match value {
+        let is_valid = match value {
             None => true,
             Some(IntOrString::Int(number)) => *number >= 0,
             Some(IntOrString::String(text)) => text
                 .strip_suffix('%')
                 .is_some_and(|number| number.parse::<u8>().is_ok_and(|percent| percent <= 100)),
         };
-        if !good {
+        if !is_valid {
             diagnostics.error(
                 &path.field(field),
-                "is neither a number of pods nor a percentage",
-                "write a number such as 1, or a text such as \"50%\"",
+                "must be a number of pods or a percentage",
+                "use an integer such as 1, or a string such as \"50%\"",
             );
         }
     }
@@ -264,8 +257,8 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, diagnostics: &mut Co
         .as_deref()
         .filter(|name| !name.is_empty())
     {
-        let fix = "give the name of a ServiceAccount";
-        object::typed_text(
+        let fix = "use the name of a ServiceAccount";
+        untyped::check_string(
             name,
             &path.field("serviceAccountName"),
             names::subdomain(name),
@@ -274,7 +267,7 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, diagnostics: &mut Co
         );
     }
     if let Some(name) = container_name.as_deref().filter(|name| !name.is_empty()) {
-        object::typed_text(
+        untyped::check_string(
             name,
             &path.field("containerName"),
             names::label(name),
@@ -284,27 +277,27 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, diagnostics: &mut Co
     }
     for (position, variable) in env.iter().flatten().enumerate() {
         let path = path.field("env").index(position).field("name");
-        if variable.name.is_empty() || variable.name.contains('=') {
+        if let Err(error) = names::variable(&variable.name) {
             diagnostics.error(
                 &path,
-                format!("{:?} is no name of a variable", variable.name),
+                format!("{:?} {error}", variable.name),
                 "use letters, digits and \"_\"",
             );
         } else if variable.name.starts_with(VARIABLE_PREFIX) {
             let problem = format!(
-                "{:?} begins with {VARIABLE_PREFIX}, which is for the operator",
+                "{:?} starts with {VARIABLE_PREFIX}, which is reserved for the operator",
                 variable.name
             );
             diagnostics.error(&path, problem, "use another name");
         }
     }
     let volumes = volumes.iter().flatten().map(|volume| volume.name.as_str());
-    refuse_repetitions(volumes, &path.field("volumes"), "name", diagnostics);
+    check_unique(volumes, &path.field("volumes"), "name", diagnostics);
     let mounts = volume_mounts
         .iter()
         .flatten()
         .map(|mount| mount.mount_path.as_str());
-    refuse_repetitions(
+    check_unique(
         mounts.clone(),
         &path.field("volumeMounts"),
         "mountPath",
@@ -322,17 +315,17 @@ fn check_overrides(overrides: &Overrides, path: &FieldPath, diagnostics: &mut Co
     }
     for (position, secret) in image_pull_secrets.iter().flatten().enumerate() {
         let path = path.field("imagePullSecrets").index(position).field("name");
-        object::typed_text(
+        untyped::check_string(
             &secret.name,
             &path,
             names::subdomain(&secret.name),
-            "give the name of a Secret",
+            "use the name of a Secret",
             diagnostics,
         );
     }
 }
 
-fn refuse_repetitions<'a>(
+fn check_unique<'a>(
     names: impl Iterator<Item = &'a str>,
     list: &FieldPath,
     field: &str,
@@ -342,7 +335,7 @@ fn refuse_repetitions<'a>(
     for (position, name) in names.enumerate() {
         match seen.get(name) {
             Some(first) => {
-                let problem = format!("{name:?} is the {field} of {} already", list.index(*first));
+                let problem = format!("{name:?} is already the {field} of {}", list.index(*first));
                 diagnostics.error(
                     &list.index(position).field(field),
                     problem,

@@ -1,30 +1,31 @@
-//! Turns the variables that distributions are configured by into providers and models.
+//! Replaces well-known environment variables of a distribution with providers and models.
 //!
-//! In: a v1alpha2 resource, usually one that was just converted. Out: the same resource, with the
-//! well-known variables of `spec.workload.overrides.env` said in `spec.providers` and
-//! `spec.resources` instead. A variable that cannot be said there stays, with a warning.
+//! In: a v1alpha2 resource, usually after conversion. Out: the same resource, with the well-known
+//! variables of `spec.workload.overrides.env` moved to `spec.providers` and `spec.resources`. A variable
+//! that cannot be moved stays, with a warning.
 
 use serde_json::{Map, Value, json};
 
-use super::carried::{place, put, settle, take};
+use super::annotations::mark_as_v1alpha2;
+use super::pointer;
 use crate::diagnostic::{Collector, Diagnostic};
 use crate::field_path::FieldPath;
 
-/// A resource without the variables that it can say better.
+/// The outcome of [`lift_env`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lifted {
     /// The resource.
     pub document: Value,
-    /// The variables that went, in the order of the resource.
+    /// Names of the variables that were moved, in the order of the resource.
     pub lifted: Vec<String>,
-    /// Why others stayed.
+    /// Why other variables stayed.
     pub warnings: Vec<Diagnostic>,
 }
 
 struct WellKnown {
     api: &'static str,
     provider: &'static str,
-    /// The variable that holds the address; without one the key alone makes the provider.
+    /// The variable with the address. Without one, the API key is enough to configure the provider.
     url: Option<&'static str>,
     keys: &'static [&'static str],
     models: &'static [&'static str],
@@ -32,7 +33,7 @@ struct WellKnown {
 
 macro_rules! well_known {
     ($($api:literal $provider:literal url $url:expr, keys $keys:expr, models $models:expr;)+) => {
-        /// In the order in which providers are listed.
+        /// In the order of the generated providers.
         const WELL_KNOWN: &[WellKnown] = &[$(
             WellKnown { api: $api, provider: $provider, url: $url, keys: &$keys, models: &$models },
         )+];
@@ -55,18 +56,18 @@ well_known! {
     "toolRuntime" "tavily-search" url None, keys ["TAVILY_SEARCH_API_KEY"], models [];
 }
 
-/// The model of whatever inference provider there is.
+/// The variable with the model of any inference provider.
 const ANY_MODEL: &str = "INFERENCE_MODEL";
 const ENV: &str = "/spec/workload/overrides/env";
 
-/// Says the well-known variables of a v1alpha2 resource in the fields that it has for them. It
-/// counts as made in v1alpha2 from then on.
+/// Moves the well-known variables of a v1alpha2 resource to the fields for them. Marks the resource as
+/// created in v1alpha2.
 pub fn lift_env(document: Value) -> Lifted {
     let mut diagnostics = Collector::default();
     let mut lifted = Vec::new();
     let document = match document {
         Value::Object(mut map) => {
-            settle(&mut map);
+            mark_as_v1alpha2(&mut map);
             Value::Object(lift(map, &mut lifted, &mut diagnostics))
         }
         other => other,
@@ -83,32 +84,32 @@ fn lift(
     lifted: &mut Vec<String>,
     diagnostics: &mut Collector,
 ) -> Map<String, Value> {
-    let Some(Value::Array(env)) = place(&document, ENV).cloned() else {
+    let Some(Value::Array(env)) = pointer::get(&document, ENV).cloned() else {
         return document;
     };
-    if place(&document, "/spec/overrideConfig").is_some() {
+    if pointer::get(&document, "/spec/overrideConfig").is_some() {
         let path = FieldPath::spec().at(&["workload", "overrides", "env"]);
         diagnostics.warning(
             &path,
-            "stays: the configuration of overrideConfig reads it",
-            "remove overrideConfig to let the operator generate one",
+            "is not converted: the configuration in overrideConfig reads it",
+            "remove overrideConfig to let the operator generate the configuration",
         );
         return document;
     }
-    let mut taken: Vec<&str> = Vec::new();
+    let mut moved: Vec<&str> = Vec::new();
     let mut models = Vec::new();
     for api in ["inference", "toolRuntime"] {
-        let place_of_api = format!("/spec/providers/{api}");
-        if place(&document, &place_of_api).is_some() {
+        let api_pointer = format!("/spec/providers/{api}");
+        if pointer::get(&document, &api_pointer).is_some() {
             continue;
         }
         let mut entries = Vec::new();
         for known in WELL_KNOWN.iter().filter(|known| known.api == api) {
-            entries.extend(provider(known, &env, &mut taken, &mut models, diagnostics));
+            entries.extend(provider(known, &env, &mut moved, &mut models, diagnostics));
         }
         let is_single = entries.len() == 1;
         if is_single {
-            // A provider that stands alone needs no id: it is called what it is.
+            // The id of a single provider defaults to the provider type.
             entries[0].shift_remove("id");
         }
         let mut entries: Vec<Value> = entries.into_iter().map(Value::Object).collect();
@@ -118,7 +119,7 @@ fn lift(
             } else {
                 Value::Array(entries)
             };
-            put(&mut document, &place_of_api, entry);
+            pointer::set(&mut document, &api_pointer, entry);
         }
         if api == "inference" && is_single {
             models
@@ -129,13 +130,13 @@ fn lift(
         }
     }
     if let Some(name) = literal(&env, ANY_MODEL)
-        && place(&document, "/spec/providers/inference").is_some()
+        && pointer::get(&document, "/spec/providers/inference").is_some()
     {
-        taken.push(ANY_MODEL);
+        moved.push(ANY_MODEL);
         models.push(Map::from_iter([("name".to_owned(), json!(name))]));
     }
     if !models.is_empty() {
-        let mut all = place(&document, "/spec/resources/models")
+        let mut all = pointer::get(&document, "/spec/resources/models")
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
@@ -144,27 +145,27 @@ fn lift(
                 all.push(Value::Object(model));
             }
         }
-        put(&mut document, "/spec/resources/models", Value::Array(all));
+        pointer::set(&mut document, "/spec/resources/models", Value::Array(all));
     }
     let name = |variable: &Value| variable["name"].as_str().unwrap_or_default().to_owned();
-    let (gone, rest): (Vec<Value>, Vec<Value>) = env
+    let (removed, rest): (Vec<Value>, Vec<Value>) = env
         .into_iter()
-        .partition(|variable| taken.contains(&name(variable).as_str()));
-    lifted.extend(gone.iter().map(name));
+        .partition(|variable| moved.contains(&name(variable).as_str()));
+    lifted.extend(removed.iter().map(name));
     match rest.is_empty() {
         true => remove_with_empty_parents(&mut document),
         false => {
-            put(&mut document, ENV, Value::Array(rest));
+            pointer::set(&mut document, ENV, Value::Array(rest));
         }
     }
     document
 }
 
-/// The provider that these variables describe.
+/// The provider that the variables configure.
 fn provider<'a>(
     known: &'a WellKnown,
     env: &[Value],
-    taken: &mut Vec<&'a str>,
+    moved: &mut Vec<&'a str>,
     models: &mut Vec<Map<String, Value>>,
     diagnostics: &mut Collector,
 ) -> Option<Map<String, Value>> {
@@ -175,17 +176,17 @@ fn provider<'a>(
     if let Some(url) = known.url {
         let position = position(env, url)?;
         let Some(endpoint) = literal(env, url) else {
-            note(
+            warn(
                 position,
                 url,
-                "its value is not in the resource",
-                "give the address as providers.<api>.endpoint",
+                "its value is not a literal",
+                "set the address in providers.<api>.endpoint",
                 diagnostics,
             );
             return None;
         };
         entry.insert("endpoint".to_owned(), json!(endpoint));
-        taken.push(url);
+        moved.push(url);
     }
     for key in known.keys {
         let Some(position) = position(env, key) else {
@@ -194,20 +195,20 @@ fn provider<'a>(
         match secret(&env[position]) {
             Some(reference) if !entry.contains_key("apiKey") => {
                 entry.insert("apiKey".to_owned(), reference);
-                taken.push(key);
+                moved.push(key);
             }
-            Some(_) => note(
+            Some(_) => warn(
                 position,
                 key,
-                "another variable gives the key already",
+                "another variable already sets the API key",
                 "remove one of the two",
                 diagnostics,
             ),
-            None => note(
+            None => warn(
                 position,
                 key,
-                "it is no reference to a Secret",
-                "put the key into a Secret and refer to it as apiKey",
+                "it does not refer to a Secret",
+                "store the key in a Secret and refer to it in apiKey",
                 diagnostics,
             ),
         }
@@ -217,7 +218,7 @@ fn provider<'a>(
     }
     for variable in known.models {
         if let Some(name) = literal(env, variable) {
-            taken.push(variable);
+            moved.push(variable);
             models.push(Map::from_iter([
                 ("name".to_owned(), json!(name)),
                 ("provider".to_owned(), json!(known.provider)),
@@ -227,27 +228,27 @@ fn provider<'a>(
     Some(entry)
 }
 
-/// Whether an entry of `resources.models` registers what a variable asks for. Two variables often
-/// name one model.
+/// Whether an item of `resources.models` already registers the model of a variable. Two variables often
+/// have the same model.
 fn registers(entry: &Value, model: &Map<String, Value>) -> bool {
     let name = entry.get("name").unwrap_or(entry);
     let is_at = |provider| entry.get("provider") == Some(provider);
     Some(name) == model.get("name") && model.get("provider").is_none_or(is_at)
 }
 
-fn note(position: usize, name: &str, problem: &str, fix: &str, diagnostics: &mut Collector) {
+fn warn(position: usize, name: &str, problem: &str, fix: &str, diagnostics: &mut Collector) {
     let path = FieldPath::spec()
         .at(&["workload", "overrides", "env"])
         .index(position);
-    diagnostics.warning(&path, format!("{name} stays a variable: {problem}"), fix);
+    diagnostics.warning(&path, format!("{name} is not converted: {problem}"), fix);
 }
 
-/// Of a variable that is repeated, the last counts.
+/// The index of a variable. If it is repeated, the last one counts.
 fn position(env: &[Value], name: &str) -> Option<usize> {
     env.iter().rposition(|variable| variable["name"] == name)
 }
 
-/// The value of a variable, unless the kubelet would put others into it.
+/// The literal value of a variable, unless it refers to other variables as `$(NAME)`.
 fn literal<'a>(env: &'a [Value], name: &str) -> Option<&'a str> {
     env[position(env, name)?]["value"]
         .as_str()
@@ -260,10 +261,10 @@ fn secret(variable: &Value) -> Option<Value> {
 }
 
 fn remove_with_empty_parents(document: &mut Map<String, Value>) {
-    take(document, ENV);
+    pointer::remove(document, ENV);
     for parent in ["/spec/workload/overrides", "/spec/workload"] {
-        if place(document, parent) == Some(&json!({})) {
-            take(document, parent);
+        if pointer::get(document, parent) == Some(&json!({})) {
+            pointer::remove(document, parent);
         }
     }
 }

@@ -1,25 +1,25 @@
 use super::*;
 use crate::webhook::WebhookEndpoint;
 
-/// Calls `look` with every node of a schema, its place, and whether Kubernetes owns it.
-fn walk(schema: &Value, place: &str, foreign: bool, look: &mut impl FnMut(&Value, &str, bool)) {
-    look(schema, place, foreign);
+/// Calls `visit` with every node of a schema, its path, and whether it is part of a Kubernetes type.
+fn walk(schema: &Value, place: &str, foreign: bool, visit: &mut impl FnMut(&Value, &str, bool)) {
+    visit(schema, place, foreign);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         walk(
             property,
             &format!("{place}.{name}"),
             foreign || is_foreign(place, name),
-            look,
+            visit,
         );
     }
     for below in ["items", "additionalProperties"] {
         if schema[below].is_object() {
-            walk(&schema[below], &format!("{place}.{below}"), foreign, look);
+            walk(&schema[below], &format!("{place}.{below}"), foreign, visit);
         }
     }
 }
 
-/// Types of Kubernetes itself, whose bounds are not ours.
+/// Whether a field has a Kubernetes type, whose bounds are not ours.
 fn is_foreign(place: &str, name: &str) -> bool {
     let workload = [
         "resources",
@@ -52,12 +52,15 @@ fn every_node_is_structural() {
             let typeless = node.get("type").is_none();
             let keeps = node["x-kubernetes-preserve-unknown-fields"] == true
                 || node["x-kubernetes-int-or-string"] == true;
-            assert!(!typeless || keeps, "{place} has no type and keeps nothing");
+            assert!(
+                !typeless || keeps,
+                "{place} has no type and does not preserve unknown fields"
+            );
             assert!(
                 node["additionalProperties"] != true,
-                "{place} would lose what is nested"
+                "{place} would lose nested fields"
             );
-            assert!(node.get("nullable").is_none(), "{place} takes null");
+            assert!(node.get("nullable").is_none(), "{place} is nullable");
             assert!(
                 node.get("$ref").is_none() && node.get("title").is_none(),
                 "{place}"
@@ -74,7 +77,7 @@ fn every_node_is_structural() {
             {
                 assert!(
                     keeps || place.contains("Distribution/v1alpha1"),
-                    "{place} would lose everything"
+                    "{place} would lose its content"
                 );
             }
             for combination in ["anyOf", "oneOf", "allOf", "not"] {
@@ -85,7 +88,7 @@ fn every_node_is_structural() {
 }
 
 #[test]
-fn everything_of_ours_is_bounded_and_described() {
+fn every_field_of_our_types_has_bounds_and_a_description() {
     for (name, schema) in schemas()
         .into_iter()
         .filter(|(name, _)| name != "LlamaStackDistribution/v1alpha1")
@@ -111,7 +114,7 @@ fn everything_of_ours_is_bounded_and_described() {
                     !place.ends_with(".items") && !place.ends_with(".additionalProperties");
                 assert!(
                     !is_field || node.get("description").is_some(),
-                    "{place} explains nothing"
+                    "{place} has no description"
                 );
             }
         });
@@ -119,7 +122,7 @@ fn everything_of_ours_is_bounded_and_described() {
 }
 
 #[test]
-fn only_the_first_version_has_defaults_and_they_are_the_old_ones() {
+fn only_v1alpha1_has_defaults_and_they_are_those_of_upstream() {
     let mut found = Vec::new();
     for (name, schema) in schemas() {
         walk(&schema, &name, false, &mut |node, place, _| {
@@ -143,8 +146,8 @@ fn only_the_first_version_has_defaults_and_they_are_the_old_ones() {
     );
 }
 
-/// The names that follow `self` in an expression: `self.a.b` gives `a.b`.
-fn mentioned(expression: &str) -> Vec<Vec<&str>> {
+/// The field paths after `self` in an expression: `a.b` for `self.a.b`.
+fn field_paths(expression: &str) -> Vec<Vec<&str>> {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
     let after = expression
         .match_indices("self.")
@@ -161,7 +164,7 @@ fn mentioned(expression: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn rules_name_only_fields_that_have_a_type() {
+fn rules_use_only_typed_fields() {
     let mut count = 0;
     for (name, schema) in schemas() {
         walk(&schema, &name, false, &mut |node, place, _| {
@@ -173,7 +176,7 @@ fn rules_name_only_fields_that_have_a_type() {
                 count += 1;
                 let message = validation["message"].as_str().unwrap();
                 assert!(!message.contains('\n'), "{message}");
-                for names in mentioned(validation["rule"].as_str().unwrap()) {
+                for names in field_paths(validation["rule"].as_str().unwrap()) {
                     let mut at = node;
                     for field in names
                         .iter()
@@ -182,7 +185,7 @@ fn rules_name_only_fields_that_have_a_type() {
                         at = &at["properties"][field];
                         let visible =
                             at.get("type").is_some() || at["x-kubernetes-int-or-string"] == true;
-                        assert!(visible, "{place}: a rule names {field}, which has no type");
+                        assert!(visible, "{place}: a rule uses {field}, which has no type");
                     }
                 }
                 if let Some(path) = validation["fieldPath"].as_str() {
@@ -198,7 +201,7 @@ fn rules_name_only_fields_that_have_a_type() {
 }
 
 #[test]
-fn no_field_of_the_specification_is_missing() {
+fn the_schema_has_every_field_of_the_specification() {
     let spec = &V1ALPHA2_SCHEMA["properties"]["spec"];
     let fields = [
         "distribution.name",
@@ -253,17 +256,17 @@ fn no_field_of_the_specification_is_missing() {
 }
 
 #[test]
-fn the_definitions_fit_into_an_annotation() {
+fn the_definitions_fit_into_the_last_applied_annotation() {
     for manifest in crd_manifests(None) {
         let crd: Value = serde_saphyr::from_str(&manifest.yaml).unwrap();
         let bytes = serde_json::to_vec(&crd).unwrap().len();
-        // What `kubectl apply` stores of an object beside it, at most; half of it leaves room to grow.
+        // `kubectl apply` stores the object in an annotation of at most 256 KiB. Half leaves room to grow.
         assert!(bytes < 262_144 / 2, "{} has {bytes} bytes", manifest.file);
     }
 }
 
 #[test]
-fn the_definition_names_what_users_type() {
+fn the_definition_has_names_versions_and_conversion() {
     let webhook = Webhook {
         endpoint: WebhookEndpoint::Service {
             namespace: "llsd".into(),
@@ -306,11 +309,11 @@ fn the_definition_names_what_users_type() {
     assert_eq!(client.service.unwrap().path.as_deref(), Some("/convert"));
     assert_eq!(client.ca_bundle.unwrap().0, b"pem");
 
-    let outside = Webhook {
+    let external = Webhook {
         endpoint: WebhookEndpoint::Url("https://127.0.0.1:1".into()),
         ca_bundle: None,
     };
-    let conversion = distribution_crd(Some(&outside)).spec.conversion.unwrap();
+    let conversion = distribution_crd(Some(&external)).spec.conversion.unwrap();
     assert_eq!(
         conversion
             .webhook
@@ -325,7 +328,7 @@ fn the_definition_names_what_users_type() {
 }
 
 #[test]
-fn columns_and_selectable_fields_of_the_first_version_are_the_old_ones() {
+fn columns_and_selectable_fields_of_v1alpha1_are_those_of_upstream() {
     let crd = distribution_crd(None);
     let version = crd
         .spec
@@ -367,8 +370,8 @@ fn columns_and_selectable_fields_of_the_first_version_are_the_old_ones() {
 }
 
 #[test]
-fn committed_manifests_are_the_generated_ones() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/kustomize");
+fn committed_manifests_are_up_to_date() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/kustomize");
     let crds = crd_manifests(None)
         .into_iter()
         .map(|manifest| ("crd", manifest));
@@ -376,9 +379,9 @@ fn committed_manifests_are_the_generated_ones() {
         .into_iter()
         .map(|manifest| ("policy", manifest));
     for (part, manifest) in crds.chain(policy) {
-        let path = format!("{folder}/{part}/{}", manifest.file);
+        let path = format!("{directory}/{part}/{}", manifest.file);
         if std::env::var_os("LLSD_GENERATE").is_some() {
-            std::fs::create_dir_all(format!("{folder}/{part}")).unwrap();
+            std::fs::create_dir_all(format!("{directory}/{part}")).unwrap();
             std::fs::write(&path, &manifest.yaml).unwrap();
         }
         let committed = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Rules over the parts of a resource that have a type: the API server asks them by itself.
+//! CEL rules of the CustomResourceDefinition, for typed fields.
 
 use super::{Example, Expression, Layer, Rule, example};
 
@@ -60,7 +60,7 @@ pub(crate) const SOME_SOURCE: Rule = rule(
     ("has(self.name) || has(self.image)", None),
     (
         "has neither name nor image",
-        "add name: starter, or the image of a server",
+        "add name: starter, or an image",
     ),
     &[
         example("{distribution: {}}", "spec.distribution"),
@@ -72,7 +72,7 @@ pub(crate) const SOME_SOURCE: Rule = rule(
 );
 
 const BESIDE_OVERRIDE: (&str, &str) = (
-    "is given beside overrideConfig, which is a complete configuration",
+    "cannot be combined with overrideConfig, which is a complete configuration",
     "remove it, or remove overrideConfig",
 );
 
@@ -160,8 +160,8 @@ pub(crate) const TLS_NEEDS_SECRET: Rule = rule(
         Some(".secretName"),
     ),
     (
-        "is missing, and tls.enabled needs it",
-        "add the name of a Secret of type kubernetes.io/tls",
+        "is missing, but required when tls.enabled is true",
+        "set it to the name of a Secret of type kubernetes.io/tls",
     ),
     &[example(
         "{distribution: {name: starter}, networking: {tls: {enabled: true}}}",
@@ -177,7 +177,7 @@ pub(crate) const REDIS_NEEDS_ENDPOINT: Rule = rule(
         Some(".endpoint"),
     ),
     (
-        "is missing, and redis needs it",
+        "is missing, but required for type redis",
         "add endpoint: redis://<host>:6379",
     ),
     &[
@@ -200,7 +200,7 @@ pub(crate) const KV_NEEDS_TYPE: Rule = rule(
         Some(".type"),
     ),
     (
-        "is missing, so that it is sqlite, which is a file and has no endpoint or password",
+        "is missing, so it defaults to sqlite, which has no endpoint or password",
         "add type: redis",
     ),
     &[example(
@@ -221,7 +221,7 @@ pub(crate) const REFERENCE_FORM: Rule = rule(
         None,
     ),
     (
-        "is no reference to a key of a Secret",
+        "is not a valid secret reference",
         "write {name: <secret>, key: <key in it>}",
     ),
     &[
@@ -293,7 +293,7 @@ pub(crate) const ONE_CPU_TARGET: Rule = rule(
         Some(".targetCPUUtilization"),
     ),
     (
-        "contradicts targetCPUUtilizationPercentage, which means the same",
+        "differs from targetCPUUtilizationPercentage, which sets the same value",
         "remove it",
     ),
     &[example(
@@ -309,7 +309,10 @@ pub(crate) const ABSOLUTE_MOUNT: Rule = rule(
         "!has(self.mountPath) || self.mountPath == '' || self.mountPath.startsWith('/')",
         Some(".mountPath"),
     ),
-    ("is no absolute path", "begin it with /, and use no colon"),
+    (
+        "is not a valid mount path",
+        "use an absolute path without a colon, for example /data",
+    ),
     &[example(
         "{distribution: {name: starter}, workload: {storage: {mountPath: data}}}",
         "spec.workload.storage.mountPath",

@@ -1,25 +1,25 @@
-//! Rules over the parts of a resource that may have several shapes, in the words of a
-//! ValidatingAdmissionPolicy.
+//! Rules of the ValidatingAdmissionPolicy, mostly for untyped fields.
 //!
-//! To a policy the object has no types, so it sees what the API server's own rules cannot. An
-//! expression that errors is refused with its own text for a message: each asks for the type first
-//! and leaves other shapes to the rule about the shape.
+//! A policy evaluates the object without schema types, so it can check fields that the CEL rules of the
+//! CustomResourceDefinition cannot. If an expression fails to evaluate, the request is denied with the
+//! evaluation error as message. Every expression therefore tests the type first, and leaves other
+//! types to the rule about the shape.
 
 use super::{Example, Expression, Layer, Rule};
 
-/// The providers of the API `k`, as a list.
+/// The list of providers of the API `k`.
 macro_rules! entries {
     () => {
         "(type(variables.providers[k]) == list ? variables.providers[k] : [variables.providers[k]])"
     };
 }
 
-/// Nothing is asked again of a resource whose spec did not change: finalizers and labels of a
-/// resource that is older than a rule can always be edited.
+/// Skips resources whose spec did not change, so that finalizers and labels of a resource that is older
+/// than a rule can be edited.
 pub(crate) const MATCH_CONDITION: &str =
     "request.operation == 'CREATE' || object.spec != oldObject.spec";
 
-/// Names for what several rules look at.
+/// Variables that several rules use.
 pub(crate) const POLICY_VARIABLES: &[(&str, &str)] = &[
     (
         "providers",
@@ -57,14 +57,14 @@ pub(crate) const POLICY_VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// True of every provider of the API `k` that is an object.
+/// A condition on every provider of the API `k` that is an object.
 macro_rules! each_entry {
     ($($condition:expr),+) => {
         concat!(entries!(), ".all(e, type(e) != map || (", $($condition),+, "))")
     };
 }
 
-/// `{name, key}` with texts.
+/// `{name, key}` with strings that are not empty.
 macro_rules! key_of_secret {
     ($x:expr) => {
         concat!(
@@ -110,14 +110,14 @@ macro_rules! reference {
     };
 }
 
-/// A text with something in it.
+/// A string that is not blank.
 macro_rules! text {
     ($x:expr) => {
         concat!("(type(", $x, ") == string && ", $x, ".trim() != '')")
     };
 }
 
-/// A text, or an object that has a name and known fields only.
+/// A string, or an object with a name and known fields only.
 macro_rules! named {
     ($list:literal, $fields:literal) => {
         concat!(
@@ -160,18 +160,22 @@ const fn whole(rule: &'static str, field: &'static str) -> Expression {
     Expression::Policy {
         rule,
         field,
-        culprits: None,
+        offenders: None,
     }
 }
 
 const REFERENCE: (&str, &str) = (
-    "is no reference to a key of a Secret",
+    "is not a valid secret reference",
     "write {name: <secret>, key: <key in it>}",
 );
 
-mod parts;
+mod networking;
 mod providers;
+mod resources;
+mod storage;
 
-pub(super) use parts::RULES as PART_RULES;
-pub(crate) use parts::SQL_NEEDS_TYPE;
+pub(super) use networking::RULES as NETWORKING_RULES;
 pub(super) use providers::RULES as PROVIDER_RULES;
+pub(super) use resources::RULES as RESOURCE_RULES;
+pub(super) use storage::RULES as STORAGE_RULES;
+pub(crate) use storage::SQL_NEEDS_TYPE;

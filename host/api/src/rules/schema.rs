@@ -1,4 +1,4 @@
-//! What types, bounds and choices of the schema refuse.
+//! Rules that the schema enforces: types, bounds, enums.
 
 use super::{Layer, Rule, example};
 
@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "type",
-        ("is of the wrong type", "write the type that the field has"),
+        ("has the wrong type", "use the type of the field"),
         &[
             example("{distribution: starter}", "spec.distribution"),
             example("{distribution: {name: 7}}", "spec.distribution.name"),
@@ -86,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "unknown-field",
-        ("there is no such field", "use one of the fields there are"),
+        ("unknown field", "use a field of the schema"),
         &[
             example(
                 "{distribution: {name: starter}, provider: {}}",
@@ -108,7 +108,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "quantity",
-        ("is no quantity", "give an amount such as 500m, 2 or 10Gi"),
+        (
+            "is not a valid quantity",
+            "use a quantity such as 500m, 2 or 10Gi",
+        ),
         &[
             example(
                 "{distribution: {name: starter}, workload: {storage: {size: 10GB}}}",
@@ -122,7 +125,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "choice",
-        ("is not one of the choices", "use one of them"),
+        ("is not a valid value", "use one of the values of the enum"),
         &[
             example(
                 "{distribution: {name: starter}, storage: {kv: {type: etcd}}}",
@@ -140,7 +143,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "range",
-        ("is out of range", "use a number within it"),
+        ("is out of range", "use a number in the range"),
         &[
             example(
                 "{distribution: {name: starter}, networking: {port: 0}}",
@@ -174,7 +177,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "length",
-        ("is too short or too long", "keep to the bounds"),
+        ("is too short or too long", "use a length in the range"),
         &[
             example("{distribution: {name: ''}}", "spec.distribution.name"),
             example("{distribution: {image: ''}}", "spec.distribution.image"),
@@ -190,7 +193,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "repetition",
-        ("repeats an earlier entry", "remove one of the two"),
+        ("duplicates an earlier item", "remove one of the two"),
         &[
             example(
                 "{distribution: {name: starter}, disabled: [eval, scoring, eval]}",

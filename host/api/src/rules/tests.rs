@@ -7,7 +7,7 @@ use super::*;
 use crate::crd::V1ALPHA2_SCHEMA;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::structure;
+use crate::schema_validation;
 
 fn document(example: &Example) -> Value {
     let spec: Value = serde_saphyr::from_str(example.spec).unwrap();
@@ -19,11 +19,11 @@ fn document(example: &Example) -> Value {
     })
 }
 
-/// The places that the schema refuses.
-fn refused_by_schema(document: &Value) -> Vec<String> {
+/// The fields that the schema rejects.
+fn rejected_by_schema(document: &Value) -> Vec<String> {
     let mut diagnostics = Collector::default();
     let schema = &V1ALPHA2_SCHEMA["properties"]["spec"];
-    structure::compare(
+    schema_validation::validate(
         &mut document["spec"].clone(),
         schema,
         &FieldPath::spec(),
@@ -36,8 +36,8 @@ fn refused_by_schema(document: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The messages of the definition's rules that do not hold.
-fn refused_by_crd(schema: &CompiledSchema, document: &Value) -> Vec<String> {
+/// The messages of the violated CEL rules of the CustomResourceDefinition.
+fn rejected_by_crd(schema: &CompiledSchema, document: &Value) -> Vec<String> {
     let errors = Validator::new()
         .validate_compiled(schema, document, None)
         .err();
@@ -49,7 +49,7 @@ fn refused_by_crd(schema: &CompiledSchema, document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn each_bad_resource_is_refused_where_the_table_says_and_by_no_earlier_layer() {
+fn each_example_is_rejected_by_the_layer_of_its_rule_and_by_no_earlier_layer() {
     let mut count = 0;
     let compiled = compile_schema(&V1ALPHA2_SCHEMA);
     for rule in rules() {
@@ -57,16 +57,16 @@ fn each_bad_resource_is_refused_where_the_table_says_and_by_no_earlier_layer() {
         for example in rule.examples {
             count += 1;
             let document = document(example);
-            let report = crate::review(document.clone());
-            let said = report.result.expect_err(example.spec);
-            let fields: Vec<_> = said.iter().map(|error| error.field.as_str()).collect();
+            let report = crate::check_document(document.clone());
+            let errors = report.result.expect_err(example.spec);
+            let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
             assert!(
                 fields.contains(&example.field),
-                "{}: {}\n{said}",
+                "{}: {}\n{errors}",
                 rule.id,
                 example.spec
             );
-            let schema = refused_by_schema(&document);
+            let schema = rejected_by_schema(&document);
             if rule.layer == Layer::Schema {
                 assert!(
                     schema.iter().any(|field| field == example.field),
@@ -76,7 +76,7 @@ fn each_bad_resource_is_refused_where_the_table_says_and_by_no_earlier_layer() {
                 continue;
             }
             assert_eq!(schema, [""; 0], "{}", example.spec);
-            let crd = refused_by_crd(&compiled, &document);
+            let crd = rejected_by_crd(&compiled, &document);
             if rule.layer == Layer::Crd {
                 let message = format!("{}; {}", rule.problem, rule.fix);
                 assert!(
@@ -93,39 +93,39 @@ fn each_bad_resource_is_refused_where_the_table_says_and_by_no_earlier_layer() {
 }
 
 #[test]
-fn each_bad_resource_breaks_one_rule_only() {
+fn each_example_violates_one_rule_only() {
     for rule in rules() {
         for example in rule.examples {
-            let said = crate::review(document(example))
+            let errors = crate::check_document(document(example))
                 .result
                 .expect_err(example.spec);
-            assert_eq!(said.len(), 1, "{}: {}\n{said}", rule.id, example.spec);
+            assert_eq!(errors.len(), 1, "{}: {}\n{errors}", rule.id, example.spec);
         }
     }
 }
 
 #[test]
-fn ids_are_unique_and_each_layer_asks_in_its_own_way() {
+fn ids_are_unique_and_each_expression_belongs_to_its_layer() {
     let ids: BTreeSet<_> = rules().map(|rule| rule.id).collect();
     assert_eq!(ids.len(), rules().count());
     for rule in rules() {
-        let asks = match rule.expression {
+        let is_consistent = match rule.expression {
             Some(Expression::Crd { .. }) => rule.layer == Layer::Crd,
             Some(Expression::Policy { .. } | Expression::PolicyPerApi { .. }) => {
                 rule.layer == Layer::Policy
             }
             None => matches!(rule.layer, Layer::Schema | Layer::Webhook),
         };
-        assert!(asks, "{}", rule.id);
+        assert!(is_consistent, "{}", rule.id);
     }
 }
 
 #[test]
-fn a_message_repeats_no_secret() {
+fn a_message_does_not_contain_a_secret_value() {
     let spec = "{distribution: {name: starter}, providers: {inference: {provider: vllm, apiKey: hunter2, secretRefs: {a: hunter2}}}}";
-    let said = crate::review(document(&example(spec, "")))
+    let errors = crate::check_document(document(&example(spec, "")))
         .result
         .unwrap_err()
         .to_string();
-    assert!(!said.contains("hunter2"), "{said}");
+    assert!(!errors.contains("hunter2"), "{errors}");
 }

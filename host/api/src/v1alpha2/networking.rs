@@ -20,7 +20,7 @@ pub struct Networking {
     /// Whether clients outside the cluster may connect: true, false, or
     /// {enabled, hostname, ingressClassName, tlsSecretName, annotations}. {} means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub expose: Option<Value>,
     /// Who may connect from other namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -28,7 +28,7 @@ macro_rules! providers {
             $(
                 $(#[$doc])*
                 #[serde(default, skip_serializing_if = "Option::is_none")]
-                #[schemars(schema_with = "schema::typeless")]
+                #[schemars(schema_with = "schema::untyped")]
                 pub $name: Option<Value>,
             )+
         }
@@ -98,15 +98,15 @@ pub struct Resources {
     /// Names, or {name, provider, modelType, contextLength, quantization, embeddingDimension, metadata}.
     /// Without provider a model belongs to the first inference provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless_list")]
+    #[schemars(schema_with = "schema::untyped_list")]
     pub models: Option<Vec<Value>>,
     /// Names of tool groups (websearch, rag), or {name, provider}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless_list")]
+    #[schemars(schema_with = "schema::untyped_list")]
     pub tools: Option<Vec<Value>>,
     /// Names of shields, or {name, provider, model}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless_list")]
+    #[schemars(schema_with = "schema::untyped_list")]
     pub shields: Option<Vec<Value>>,
 }
 

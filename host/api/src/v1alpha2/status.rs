@@ -114,7 +114,7 @@ pub struct ServerProvider {
     pub provider_type: String,
     /// Its configuration, as the server shows it.
     #[serde(default)]
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub config: Value,
     /// Its health.
     #[serde(default)]

@@ -56,19 +56,19 @@ pub struct SqlStorage {
     pub connection_string: Option<SecretReference>,
     /// Host name: a text or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub host: Option<Value>,
     /// Port: a number, a text or a secret reference. Absent: 5432.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub port: Option<Value>,
     /// Database: a text or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub database: Option<Value>,
     /// User: a text or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::typeless")]
+    #[schemars(schema_with = "schema::untyped")]
     pub user: Option<Value>,
     /// Secret that holds the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -107,10 +107,10 @@ fn a_removed_field_stays_removed_even_without_its_parents() {
     let mut old = down(&v1alpha2(
         "{distribution: {name: s}, networking: {tls: {secretName: a}}}",
     ));
-    let carried =
+    let preserved =
         json!({ "/spec/providers/inference": { "was": { "provider": "a" } }, "/spec/x/y": {} })
             .to_string();
-    old["metadata"]["annotations"][CARRIED_V1ALPHA2] = json!(carried);
+    old["metadata"]["annotations"][V1ALPHA2_FIELDS] = json!(preserved);
     assert_eq!(
         up(&old)["spec"],
         yaml("{distribution: {name: s}, workload: {replicas: 1}}")
@@ -139,7 +139,7 @@ fn a_contradiction_elsewhere_is_left_to_the_rules() {
         "{distribution: {name: starter}, providers: {inference: {provider: vllm}}}",
     ));
     old["spec"]["server"]["userConfig"] = json!({ "configMapName": "c" });
-    let refused = crate::review(up(&old)).result.unwrap_err();
+    let refused = crate::check_document(up(&old)).result.unwrap_err();
     assert_eq!(
         refused.iter().next().unwrap().field.as_str(),
         "spec.providers"
@@ -147,12 +147,12 @@ fn a_contradiction_elsewhere_is_left_to_the_rules() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_carried_field_stays() {
+fn what_is_in_the_way_of_a_preserved_field_stays() {
     let mut old = down(&v1alpha2(
         "{distribution: {name: s}, networking: {tls: {secretName: a}}}",
     ));
-    let carried = json!({ "/spec/networking/port/x": { "is": 1 }, "/spec/gone": { "was": 1 }, "": { "is": 1 } }).to_string();
-    old["metadata"]["annotations"][CARRIED_V1ALPHA2] = json!(carried);
+    let preserved = json!({ "/spec/networking/port/x": { "is": 1 }, "/spec/gone": { "was": 1 }, "": { "is": 1 } }).to_string();
+    old["metadata"]["annotations"][V1ALPHA2_FIELDS] = json!(preserved);
     old["spec"]["server"]["containerSpec"] = json!({ "port": 80 });
     let there = up(&old);
     assert_eq!(

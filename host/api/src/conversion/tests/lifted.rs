@@ -31,13 +31,13 @@ const GUIDE: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn the_pairs_of_the_migration_guide_convert_as_it_shows() {
+fn the_examples_of_the_migration_guide_convert_as_documented() {
     for (before, after) in GUIDE {
         let converted = up(&v1alpha1(before));
         let lifted = lift_env(converted);
         assert_eq!(lifted.document, v1alpha2(after));
         assert!(lifted.warnings.is_empty());
-        assert!(crate::review(lifted.document).result.is_ok());
+        assert!(crate::check_document(lifted.document).result.is_ok());
     }
 }
 
@@ -53,7 +53,7 @@ fn several_providers_become_a_list_with_ids() {
         )
     );
     assert_eq!(lifted.lifted.len(), 7);
-    assert!(crate::review(lifted.document).result.is_ok());
+    assert!(crate::check_document(lifted.document).result.is_ok());
 }
 
 #[test]
@@ -61,12 +61,12 @@ fn a_variable_that_cannot_be_lifted_stays_with_the_reason() {
     let stays = "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, valueFrom: {configMapKeyRef: {name: c, key: k}}}, {name: OPENAI_API_KEY, value: hunter2}, {name: INFERENCE_MODEL, value: m}]}}}";
     let lifted = lift_env(v1alpha2(stays));
     assert_eq!(lifted.document, v1alpha2(stays));
-    let said: Vec<_> = lifted.warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<_> = lifted.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        warnings,
         [
-            "spec.workload.overrides.env[0]: VLLM_URL stays a variable: its value is not in the resource; give the address as providers.<api>.endpoint",
-            "spec.workload.overrides.env[1]: OPENAI_API_KEY stays a variable: it is no reference to a Secret; put the key into a Secret and refer to it as apiKey",
+            "spec.workload.overrides.env[0]: VLLM_URL is not converted: its value is not a literal; set the address in providers.<api>.endpoint",
+            "spec.workload.overrides.env[1]: OPENAI_API_KEY is not converted: it does not refer to a Secret; store the key in a Secret and refer to it in apiKey",
         ]
     );
 
@@ -84,7 +84,7 @@ fn a_variable_that_cannot_be_lifted_stays_with_the_reason() {
 }
 
 #[test]
-fn a_model_that_two_variables_name_is_registered_once() {
+fn a_model_of_two_variables_is_registered_once() {
     let lifted = lift_env(v1alpha2(
         "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}, {name: VLLM_INFERENCE_MODEL, value: m}, {name: INFERENCE_MODEL, value: m}]}}}",
     ));
@@ -93,7 +93,7 @@ fn a_model_that_two_variables_name_is_registered_once() {
         json!([{ "name": "m" }])
     );
     assert_eq!(lifted.lifted.len(), 3);
-    assert!(crate::review(lifted.document).result.is_ok());
+    assert!(crate::check_document(lifted.document).result.is_ok());
 
     let lifted = lift_env(v1alpha2(
         "{distribution: {name: starter}, resources: {models: [m]}, workload: {overrides: {env: [{name: OLLAMA_URL, value: 'http://o'}, {name: VLLM_URL, value: 'http://v'}, {name: VLLM_INFERENCE_MODEL, value: m}, {name: INFERENCE_MODEL, value: m}]}}}",
@@ -105,7 +105,7 @@ fn a_model_that_two_variables_name_is_registered_once() {
 }
 
 #[test]
-fn a_value_made_of_other_variables_stays_and_of_a_repeated_variable_the_last_counts() {
+fn a_value_with_other_variables_stays_and_the_last_of_repeated_variables_counts() {
     let stays = "{distribution: {name: starter}, workload: {overrides: {env: [{name: HOST, value: v}, {name: VLLM_URL, value: 'http://$(HOST):8000'}]}}}";
     let lifted = lift_env(v1alpha2(stays));
     assert_eq!(lifted.document, v1alpha2(stays));

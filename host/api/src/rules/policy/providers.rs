@@ -1,4 +1,4 @@
-//! Rules over `spec.providers`, and the name that everything is named after.
+//! Rules for `spec.providers`, and for the name of the resource.
 
 use super::{REFERENCE, per_api, rule, whole};
 use crate::rules::{Expression, Rule, example, named_example};
@@ -11,7 +11,7 @@ pub(crate) const RULES: &[Rule] = &[
             "metadata.name",
         ),
         (
-            "cannot be the beginning of the names of other objects",
+            "is not valid as the prefix of the names of child objects",
             "use at most 48 lower-case letters, digits and \"-\"",
         ),
         &[
@@ -29,7 +29,7 @@ pub(crate) const RULES: &[Rule] = &[
             "",
         ),
         (
-            "must be a provider or a list of them",
+            "must be an object or a list of objects",
             "write {provider: …} or a list of such objects",
         ),
         &[
@@ -56,8 +56,8 @@ pub(crate) const RULES: &[Rule] = &[
             "",
         ),
         (
-            "has a field that providers do not have",
-            "use id, provider, endpoint, apiKey, host, settings, secretRefs; everything else belongs below settings",
+            "has an unknown field",
+            "use id, provider, endpoint, apiKey, host, settings, secretRefs; put all other fields under settings",
         ),
         &[
             example(
@@ -80,8 +80,8 @@ pub(crate) const RULES: &[Rule] = &[
             ".provider",
         ),
         (
-            "does not name a provider",
-            "name the kind of provider, for example vllm or remote::vllm",
+            "is missing or not a valid provider type",
+            "set the provider type, for example vllm or remote::vllm",
         ),
         &[
             example(
@@ -112,7 +112,7 @@ pub(crate) const RULES: &[Rule] = &[
             ".id",
         ),
         (
-            "is no provider id",
+            "is not a valid provider id",
             "use up to 63 letters, digits, \"-\", \"_\" and \".\", with a letter or digit first and last",
         ),
         &[
@@ -136,8 +136,8 @@ pub(crate) const RULES: &[Rule] = &[
             "[*].id",
         ),
         (
-            "is missing, and more than one provider is listed there",
-            "give each provider an id of its own",
+            "is missing, but more than one provider is listed",
+            "set an id for each provider",
         ),
         &[example(
             "{distribution: {name: starter}, providers: {inference: [{id: a, provider: vllm}, {provider: ollama}]}}",
@@ -149,11 +149,11 @@ pub(crate) const RULES: &[Rule] = &[
         Expression::Policy {
             rule: "variables.repeated == ''",
             field: "spec.providers",
-            culprits: Some("variables.repeated"),
+            offenders: Some("variables.repeated"),
         },
         (
-            "the same id is given to more than one provider",
-            "give each provider its own id",
+            "more than one provider has the same id",
+            "use a unique id for each provider",
         ),
         &[
             example(
@@ -178,7 +178,10 @@ pub(crate) const RULES: &[Rule] = &[
             ),
             ".endpoint",
         ),
-        ("is no address", "give an address such as http://vllm:8000"),
+        (
+            "is not a valid address",
+            "use an address such as http://vllm:8000",
+        ),
         &[
             example(
                 "{distribution: {name: starter}, providers: {inference: {provider: vllm, endpoint: ''}}}",
@@ -236,7 +239,7 @@ pub(crate) const RULES: &[Rule] = &[
             ".host",
         ),
         (
-            "is neither a host name nor a reference to a key of a Secret",
+            "is not a valid host name or secret reference",
             "write a host name, or {name: <secret>, key: <key in it>}",
         ),
         &[
@@ -256,7 +259,7 @@ pub(crate) const RULES: &[Rule] = &[
             each_entry!("!has(e.settings) || type(e.settings) == map"),
             ".settings",
         ),
-        ("must be an object", "write name: value pairs below it"),
+        ("must be an object", "use name: value pairs"),
         &[example(
             "{distribution: {name: starter}, providers: {inference: {provider: vllm, settings: [a]}}}",
             "spec.providers.inference.settings",
@@ -273,8 +276,8 @@ pub(crate) const RULES: &[Rule] = &[
             ".secretRefs",
         ),
         (
-            "must hold references to keys of Secrets",
-            "write <name>: {name: <secret>, key: <key in it>} below it",
+            "must contain only secret references",
+            "write <name>: {name: <secret>, key: <key in it>}",
         ),
         &[
             example(

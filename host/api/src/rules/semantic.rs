@@ -1,4 +1,4 @@
-//! What only [`crate::check`] can say: names, near names, and what spans the whole resource.
+//! Rules that only [`crate::check`] enforces: the syntax of names, and rules that span several fields.
 
 use super::{Layer, Rule, example};
 
@@ -20,7 +20,7 @@ const fn rule(
 pub(crate) const SHORT_EXTERNAL_ID: Rule = rule(
     "short-external-id",
     (
-        "is longer than 46 characters, and the container that installs the provider is named after it",
+        "is longer than 46 characters, too long for the name of the init container",
         "use at most 46 lower-case letters, digits and \"-\"",
     ),
     &[example(
@@ -34,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "names",
         (
-            "is no name of the cluster",
+            "is not a valid Kubernetes name",
             "use lower-case letters, digits, \"-\" and \".\"",
         ),
         &[
@@ -95,8 +95,8 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "image-reference",
         (
-            "is no image reference",
-            "give registry/repository:tag or repository@digest",
+            "is not a valid image reference",
+            "use registry/repository:tag or repository@digest",
         ),
         &[
             example(
@@ -115,7 +115,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "schema-id",
-        ("is no schema id", "give a schema such as llama-stack/0.7"),
+        (
+            "is not a valid schema id",
+            "use a schema such as llama-stack/0.7",
+        ),
         &[example(
             "{distribution: {name: starter, schema: '0.7'}}",
             "spec.distribution.schema",
@@ -124,8 +127,8 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "amount",
         (
-            "is no amount that makes sense here",
-            "give a size such as 10Gi, or a number of pods",
+            "is not a valid amount",
+            "use a size such as 10Gi, or a number of pods",
         ),
         &[
             example(
@@ -141,7 +144,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "variables",
         (
-            "takes a variable that something else needs",
+            "needs an environment variable that is already used",
             "change the name or id of one of the two",
         ),
         &[
@@ -174,7 +177,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "settings-or-secret",
         (
-            "is set by settings and by secretRefs",
+            "is set in both settings and secretRefs",
             "keep one of the two",
         ),
         &[example(
@@ -184,7 +187,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "unique-resources",
-        ("repeats an earlier entry", "remove one of the two"),
+        ("duplicates an earlier item", "remove one of the two"),
         &[
             example(
                 "{distribution: {name: starter}, resources: {models: [m, {name: m}]}}",
@@ -219,8 +222,8 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "disabled-form",
         (
-            "is neither an API nor a provider",
-            "write an API (eval) or one provider of it (inference/ollama)",
+            "is not an API or a provider",
+            "use an API such as eval, or a provider such as inference/ollama",
         ),
         &[
             example(
@@ -236,8 +239,8 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "embedding-dimension",
         (
-            "is given for a model of type \"llm\"",
-            "write modelType: embedding, or remove the dimension",
+            "is set for a model of type \"llm\"",
+            "set modelType: embedding, or remove the field",
         ),
         &[example(
             "{distribution: {name: starter}, resources: {models: [{name: m, modelType: llm, embeddingDimension: 4}]}}",
