@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use llsd_registry::guard::Allowed;
+use llsd_registry::guard::AllowedAddress;
 use llsd_registry::signature::{Level, PublicKey, Verification};
 use llsd_registry::{
     BaseError, Cause, Keyring, Mirror, Mirrors, Policy, ProxySettings, PullError, Reference,
-    Registry, Rule, Settings, image, signature,
+    Registry, Rule, Settings, labelling, signature,
 };
 
 use crate::caches::Caches;
@@ -174,15 +174,15 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
         };
     }
     match error.downcast_ref() {
-        Some(image::Error::Image(error)) => return of_image(error),
-        Some(image::Error::NotInAnyLayer { .. } | image::Error::Malformed { .. }) => return true,
-        Some(image::Error::Registry(_) | image::Error::Tag(_)) => return false,
+        Some(labelling::Error::Image(error)) => return of_image(error),
+        Some(labelling::Error::NotInAnyLayer { .. } | labelling::Error::Malformed { .. }) => return true,
+        Some(labelling::Error::Registry(_) | labelling::Error::Tag(_)) => return false,
         None => {}
     }
     error.downcast_ref().is_some_and(of_image)
 }
 
-fn allowed(host: &str) -> Allowed {
+fn allowed(host: &str) -> AllowedAddress {
     let bare = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_address_is_allowed_by_its_host_whatever_its_port() {
-        let net = |text: &str| text.parse::<Allowed>().unwrap();
+        let net = |text: &str| text.parse::<AllowedAddress>().unwrap();
         assert_eq!(allowed("127.0.0.1:5000"), net("127.0.0.1"));
         assert_eq!(allowed("localhost:5000"), net("localhost"));
         assert_eq!(allowed("[::1]:5000"), net("::1"));

@@ -1,8 +1,8 @@
-//! The layout of a plugin in a registry: exactly what `wkg oci push` writes.
+//! The OCI artifact of a plugin, in the layout that `wkg oci push` writes.
 //!
-//! One OCI manifest; a config of type `application/vnd.wasm.config.v0+json`; one layer of type
-//! `application/wasm`, which is the component. The layer's digest is the plugin's identity: manifests of the
-//! same component differ in dates and annotations, and clients add their own.
+//! The artifact is an OCI manifest with a config of type `application/vnd.wasm.config.v0+json` and one
+//! layer of type `application/wasm`, the component. The digest of the layer identifies the plugin,
+//! because manifests of the same component differ in dates and annotations.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use crate::manifest::{Descriptor, Document, Manifest, OCI_MANIFEST};
 pub(crate) const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_LAYER: &str = "application/wasm";
 
-/// What a component says about itself, for those who read the artifact without running it.
+/// The metadata of a component that is written to the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Name of the file in listings, for example `llama-stack-0.7.wasm`.
+    /// The file name, for example `llama-stack-0.7.wasm`.
     pub title: String,
-    /// Interfaces it exports.
+    /// The exported interfaces.
     pub exports: Vec<String>,
-    /// Interfaces it imports; none, for a plugin that is to be loaded.
+    /// The imported interfaces. A plugin that can be loaded has none.
     pub imports: Vec<String>,
-    /// The world it was built for.
+    /// The WIT world.
     pub target: Option<String>,
-    /// Annotations of the manifest: hints for people and catalogues, never truth.
+    /// Annotations of the manifest, for people and catalogues. They are not verified.
     pub annotations: BTreeMap<String, String>,
-    /// RFC 3339 time for `created`, from `SOURCE_DATE_EPOCH`. Without one the epoch itself is written, so
-    /// that the same bytes give the same manifest whenever they are pushed.
+    /// The value of `created` (RFC 3339), from `SOURCE_DATE_EPOCH`. The default is 1970-01-01, so that the
+    /// same component always gives the same manifest.
     pub created: Option<String>,
 }
 
@@ -64,7 +64,7 @@ struct Component<'a> {
     target: Option<&'a str>,
 }
 
-/// Builds config and manifest. A function of its arguments: same input, same bytes.
+/// Builds the config and the manifest. Equal inputs give equal bytes.
 pub(crate) fn pack(
     component: &[u8],
     description: &Description,
@@ -130,31 +130,32 @@ pub(crate) fn pack(
     })
 }
 
-/// What a manifest leads to.
+/// A parsed document of a plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unpacked {
-    /// A plugin's own manifest.
-    Plugin(Box<Contents>),
-    /// An index with one entry, which is the manifest to read.
-    One(Digest),
+    /// The manifest of a plugin.
+    Plugin(Box<PluginManifest>),
+    /// An index with one entry: the digest of the manifest.
+    SingleEntryIndex(Digest),
 }
 
-/// The two blobs of a plugin, and the hints around them.
+/// The descriptors and annotations of a plugin.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Contents {
+pub(crate) struct PluginManifest {
     pub(crate) layer: Descriptor,
     pub(crate) config: Descriptor,
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Reads a manifest as a plugin's. The error is a sentence about what it is instead.
+/// Parses the manifest or index of a plugin. The error describes the problem.
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, String> {
     let manifest = match Document::parse(bytes)? {
         Document::Index(index) => {
             return match index.manifests.as_slice() {
-                [only] => Ok(Unpacked::One(only.digest.clone())),
+                [only] => Ok(Unpacked::SingleEntryIndex(only.digest.clone())),
                 several => Err(format!(
-                    "it is an index of {} manifests; a plugin is the same for every platform, refer to its manifest",
+                    "it is an index of {} manifests, but a plugin has one manifest for all platforms; use the digest of the \
+                     manifest",
                     several.len()
                 )),
             };
@@ -169,38 +170,45 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, String> {
     } = manifest;
     if config.media_type != WASM_CONFIG {
         return Err(format!(
-            "its config is of type {:?} instead of {WASM_CONFIG}; push it with llsd plugin push or wkg oci push",
+            "the config has media type {:?} instead of {WASM_CONFIG}; push the component with llsd plugin push or \
+             wkg oci push",
             config.media_type
         ));
     }
     match <[Descriptor; 1]>::try_from(layers) {
-        Ok([layer]) if layer.media_type == WASM_LAYER => Ok(Unpacked::Plugin(Box::new(Contents {
-            layer,
-            config,
-            annotations,
-        }))),
+        Ok([layer]) if layer.media_type == WASM_LAYER => {
+            Ok(Unpacked::Plugin(Box::new(PluginManifest {
+                layer,
+                config,
+                annotations,
+            })))
+        }
         Ok([layer]) => Err(format!(
-            "its layer is of type {:?} instead of {WASM_LAYER}",
+            "the layer has media type {:?} instead of {WASM_LAYER}; push the component with llsd plugin push or \
+             wkg oci push",
             layer.media_type
         )),
-        Err(layers) => Err(format!("it has {} layers instead of one", layers.len())),
+        Err(layers) => Err(format!(
+            "the manifest has {} layers instead of one; push the component with llsd plugin push or wkg oci push",
+            layers.len()
+        )),
     }
 }
 
-/// The layer that a config says it belongs to must be the one beside it.
+/// Checks that the config refers to the layer of the manifest.
 pub(crate) fn check_config(config: &[u8], layer: &Digest) -> Result<(), String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Read {
+    struct Config {
         #[serde(default)]
         layer_digests: Vec<Digest>,
     }
-    let Read { layer_digests } = serde_json::from_slice(config)
-        .map_err(|error| format!("its config cannot be read: {error}"))?;
+    let Config { layer_digests } = serde_json::from_slice(config)
+        .map_err(|error| format!("the config is invalid: {error}"))?;
     match layer_digests.as_slice() {
         [] => Ok(()),
         [only] if only == layer => Ok(()),
-        _ => Err("its config speaks of another layer".to_owned()),
+        _ => Err("the config refers to another layer".to_owned()),
     }
 }
 
@@ -234,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_one_of_the_cncf() {
+    fn the_layout_follows_the_cncf_wasm_artifact_guidance() {
         let packed = pack(b"component", &description()).unwrap();
         let manifest: serde_json::Value = serde_json::from_slice(&packed.manifest).unwrap();
         assert_eq!(
@@ -261,23 +269,23 @@ mod tests {
     }
 
     #[test]
-    fn other_layouts_are_named_for_what_they_are() {
+    fn errors_describe_other_layouts() {
         let packed = pack(b"component", &description()).unwrap();
         let mut manifest: serde_json::Value = serde_json::from_slice(&packed.manifest).unwrap();
         let layer = manifest["layers"][0].clone();
         let problem = |value: &serde_json::Value| unpack(value.to_string().as_bytes()).unwrap_err();
         manifest["layers"] = serde_json::json!([layer, layer]);
-        assert_eq!(problem(&manifest), "it has 2 layers instead of one");
+        assert!(problem(&manifest).starts_with("the manifest has 2 layers instead of one; "));
         manifest["layers"] = serde_json::json!([layer]);
         manifest["layers"][0]["mediaType"] = "application/gzip".into();
-        assert!(problem(&manifest).contains("its layer is of type"));
+        assert!(problem(&manifest).contains("the layer has media type"));
         manifest["config"]["mediaType"] = "application/vnd.oci.image.config.v1+json".into();
-        assert!(problem(&manifest).contains("its config is of type"));
+        assert!(problem(&manifest).contains("the config has media type"));
         let entry = serde_json::json!({"mediaType": "m", "digest": Digest::of(b"x"), "size": 1});
         let one = serde_json::json!({"schemaVersion": 2, "manifests": [entry]});
         assert_eq!(
             unpack(one.to_string().as_bytes()),
-            Ok(Unpacked::One(Digest::of(b"x")))
+            Ok(Unpacked::SingleEntryIndex(Digest::of(b"x")))
         );
         let two = serde_json::json!({"schemaVersion": 2, "manifests": [entry, entry]});
         assert!(problem(&two).contains("index of 2"));

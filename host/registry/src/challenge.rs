@@ -1,13 +1,13 @@
-//! How a registry says what it wants to see: the `WWW-Authenticate` header.
+//! Parses the `WWW-Authenticate` header: the challenge of a registry.
 
 use std::collections::BTreeMap;
 
-/// What the registry wants.
+/// The authentication that a registry requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// User and password with every request.
+    /// A user name and password in every request.
     Basic,
-    /// A token from somewhere else.
+    /// A token from the token service at `realm`.
     Bearer {
         realm: String,
         service: Option<String>,
@@ -15,7 +15,7 @@ pub(crate) enum Challenge {
     },
 }
 
-/// Picks the challenge to answer: a token when offered, else basic. `None` when neither is.
+/// Selects a challenge: Bearer if offered, otherwise Basic. `None` if the registry offers neither.
 pub(crate) fn parse<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Challenge> {
     let mut basic = None;
     for header in headers {
@@ -54,7 +54,7 @@ fn parameters(mut text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// Reads up to the closing quote; a backslash takes the next character as it is.
+/// Reads up to the closing quote. A backslash escapes the next character.
 fn unquote(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_challenge_is_taken_apart_commas_in_quotes_included() {
+    fn a_bearer_challenge_is_parsed_with_commas_in_quotes() {
         let header = r#"Bearer realm="https://auth.example/token",service=reg,scope="repository:a/b:pull,push""#;
         assert_eq!(
             parse([header].into_iter()),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_preferred_and_unknown_schemes_are_passed_over() {
+    fn bearer_is_preferred_and_unknown_schemes_are_skipped() {
         let both = ["Basic realm=\"x\"", "bearer realm=\"https://a/\""];
         assert!(matches!(
             parse(both.into_iter()),

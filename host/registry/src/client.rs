@@ -1,4 +1,4 @@
-//! The registry client: sessions, what is cached between them, and how access is decided.
+//! The client: its sessions and caches, and the check that a credential may read a cached digest.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,62 +7,63 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::timeout;
 
-use crate::base::{self, BaseConfig};
-use crate::cache::store::Store;
-use crate::cache::{Flights, Memory};
+use crate::base_config::{self, BaseConfig};
+use crate::cache::{DiskCache, LruCache, SingleFlight};
 use crate::credentials::{self, Candidate, Credential, Keyring};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::file;
+use crate::image_file;
 use crate::manifest::Descriptor;
 use crate::reference::{ParseReferenceError, Reference};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::transport::tls_config;
 
-/// Shipped base configurations have up to 60 KB; at the limit of 1 MiB each, this is the most we hold.
-const BASES: usize = 64;
-/// A provider's declaration has a few hundred bytes.
-const FILES: usize = 256;
-/// Tags and rights are a few hundred bytes each.
-const SMALL_ENTRIES: usize = 8192;
-/// Each holds a few idle connections.
-const SESSIONS: usize = 256;
+/// Base configurations in memory: at most 64 MiB, at the limit of 1 MiB each. Published ones have up to
+/// 60 KB.
+const MAX_CACHED_BASES: usize = 64;
+/// Files of images in memory. The declaration of a provider has a few hundred bytes.
+const MAX_CACHED_FILES: usize = 256;
+/// Tags and granted digests in memory, a few hundred bytes each.
+const MAX_CACHED_ENTRIES: usize = 8192;
+/// Sessions, each with a few idle connections.
+const MAX_SESSIONS: usize = 256;
 
-/// A client for any number of registries and credentials. Clones share everything.
+/// A client for any number of registries and credentials. Clones share all caches and connections.
 #[derive(Clone)]
 pub struct Registry {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// A repository as one set of credentials sees it.
-pub(crate) type Viewpoint = (String, Vec<Credential>);
+/// A repository and the credentials that are tried for it.
+pub(crate) type AccessKey = (String, Vec<Credential>);
 
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
-    pub(crate) store: Store,
-    /// By scope and digest of the image.
-    pub(crate) bases: Memory<(String, Digest), Arc<BaseConfig>>,
-    pub(crate) base_flights: Flights<(Viewpoint, Digest), Arc<BaseConfig>, base::Error>,
-    /// By scope and digest of the image, and path of the file.
-    pub(crate) files: Memory<(String, Digest, String), Arc<[u8]>>,
-    pub(crate) file_flights: Flights<(Viewpoint, Digest, String), Arc<[u8]>, file::Error>,
+    pub(crate) disk_cache: DiskCache,
+    /// By scope and image digest.
+    pub(crate) base_cache: LruCache<(String, Digest), Arc<BaseConfig>>,
+    pub(crate) base_fetches: SingleFlight<(AccessKey, Digest), Arc<BaseConfig>, base_config::Error>,
+    /// By scope, image digest and path.
+    pub(crate) file_cache: LruCache<(String, Digest, String), Arc<[u8]>>,
+    pub(crate) file_fetches:
+        SingleFlight<(AccessKey, Digest, String), Arc<[u8]>, image_file::Error>,
     tls: rustls::ClientConfig,
-    sessions: Memory<(String, Candidate), Arc<Session>>,
-    tags: Memory<(Viewpoint, String), (Digest, Instant)>,
-    tag_flights: Flights<(Viewpoint, String), Digest, Error>,
-    /// Who was let see what by the registry, and with which of their credentials.
-    seen: Memory<(Viewpoint, Digest), Candidate>,
+    sessions: LruCache<(String, Candidate), Arc<Session>>,
+    tags: LruCache<(AccessKey, String), (Digest, Instant)>,
+    tag_lookups: SingleFlight<(AccessKey, String), Digest, Error>,
+    /// The credential with which the registry granted access to a digest.
+    granted: LruCache<(AccessKey, Digest), Candidate>,
 }
 
-/// A reference after the mirrors, with the credentials that match it there.
+/// A reference after the mirror rewrite, with the credentials that match it.
 pub(crate) struct Located {
     pub(crate) target: Reference,
     pub(crate) candidates: Vec<Candidate>,
 }
 
 impl Located {
-    pub(crate) fn key(&self) -> Viewpoint {
+    pub(crate) fn key(&self) -> AccessKey {
         let credentials = self
             .candidates
             .iter()
@@ -72,7 +73,7 @@ impl Located {
     }
 }
 
-/// Why a reference leads nowhere before any request was made.
+/// Why a reference cannot be requested.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum LocateError {
     #[error(transparent)]
@@ -81,7 +82,7 @@ pub(crate) enum LocateError {
     Credentials(#[from] credentials::Error),
 }
 
-impl From<LocateError> for base::Error {
+impl From<LocateError> for base_config::Error {
     fn from(error: LocateError) -> Self {
         match error {
             LocateError::Mirror(error) => error.into(),
@@ -91,31 +92,31 @@ impl From<LocateError> for base::Error {
 }
 
 impl Registry {
-    /// Checks the settings; makes no request.
+    /// Builds a client. Checks the settings and sends no request.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let tls = tls_config(&settings.extra_ca)?;
-        let store = Store::open(settings.cache_dir.clone(), settings.cache_bytes);
-        let store = store.map_err(|error| Error::Settings {
-            problem: format!("the cache folder cannot be used: {error}"),
+        let disk_cache = DiskCache::open(settings.cache_dir.clone(), settings.cache_bytes);
+        let disk_cache = disk_cache.map_err(|error| Error::Settings {
+            problem: format!("failed to open the cache directory: {error}"),
         })?;
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                store,
-                bases: Memory::new(BASES),
-                base_flights: Flights::new(),
-                files: Memory::new(FILES),
-                file_flights: Flights::new(),
+                disk_cache,
+                base_cache: LruCache::new(MAX_CACHED_BASES),
+                base_fetches: SingleFlight::new(),
+                file_cache: LruCache::new(MAX_CACHED_FILES),
+                file_fetches: SingleFlight::new(),
                 tls,
-                sessions: Memory::new(SESSIONS),
-                tags: Memory::new(SMALL_ENTRIES),
-                tag_flights: Flights::new(),
-                seen: Memory::new(SMALL_ENTRIES),
+                sessions: LruCache::new(MAX_SESSIONS),
+                tags: LruCache::new(MAX_CACHED_ENTRIES),
+                tag_lookups: SingleFlight::new(),
+                granted: LruCache::new(MAX_CACHED_ENTRIES),
             }),
         })
     }
 
-    /// A client with some settings changed, which remembers nothing of this one.
+    /// Builds a client with changed settings and empty caches.
     pub fn adapted(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Error> {
         let mut settings = self.inner.settings.clone();
         change(&mut settings);
@@ -124,8 +125,8 @@ impl Registry {
 }
 
 impl Inner {
-    /// Where a reference is read from and with what. Credentials are matched with the address that is
-    /// really asked, so that a mirror never receives the credentials of what it mirrors.
+    /// Applies the mirrors and finds the credentials. Credentials are matched against the rewritten
+    /// reference, so that a mirror never receives the credentials of the original registry.
     pub(crate) fn locate(
         &self,
         reference: &Reference,
@@ -136,7 +137,8 @@ impl Inner {
         Ok(Located { target, candidates })
     }
 
-    /// The digest the reference means now. A tag whose registry does not answer keeps its last digest.
+    /// Resolves a reference to a digest, at most once per `tag_ttl` for a tag. If a later lookup of a tag
+    /// fails with a transient error, the last known digest is used.
     pub(crate) async fn current_digest(
         self: &Arc<Self>,
         located: &Arc<Located>,
@@ -151,39 +153,39 @@ impl Inner {
         {
             return Ok(digest.clone());
         }
-        let asked = self.tag_flights.join(key.clone(), || {
+        let lookup = self.tag_lookups.run(key.clone(), || {
             let (inner, located) = (Arc::clone(self), Arc::clone(located));
             async move { inner.resolve(&located).await }
         });
-        match (asked.await, last) {
+        match (lookup.await, last) {
             (Ok(digest), _) => {
-                self.tags.put(key, (digest.clone(), Instant::now()));
+                self.tags.insert(key, (digest.clone(), Instant::now()));
                 Ok(digest)
             }
             (Err(error), Some((digest, _))) if error.is_transient() => {
-                tracing::warn!(image = %located.target, reason = error.reason(), "the tag keeps its last digest");
+                tracing::warn!(image = %located.target, reason = error.reason(), "failed to resolve the tag; using the last known digest");
                 Ok(digest)
             }
             (Err(error), _) => Err(error),
         }
     }
 
-    /// Asks the registry which digest a tag has; a digest is its own answer.
+    /// Requests the digest of a tag. A reference with a digest needs no request.
     pub(crate) async fn resolve(self: &Arc<Self>, located: &Located) -> Result<Digest, Error> {
         if let Some(digest) = located.target.digest() {
             return Ok(digest.clone());
         }
-        let asked = self.head(located, located.target.selector());
+        let head = self.head(located, located.target.tag_or_digest());
         let (session, digest) = self
-            .within_deadline(&located.target.to_string(), asked)
+            .within_deadline(&located.target.to_string(), head)
             .await?;
-        self.seen
-            .put((located.key(), digest.clone()), session.candidate().clone());
+        self.granted
+            .insert((located.key(), digest.clone()), session.candidate().clone());
         Ok(digest)
     }
 
-    /// What the caches keep apart: repositories, where tenants share them; nothing, where they do not.
-    /// A registry of somebody's own would vouch for any digest, so a digest alone proves no right.
+    /// The scope of cache entries: the repository if tenants share the cache, otherwise one scope for
+    /// all. Knowing a digest is no proof of access: a tenant's own registry would confirm any digest.
     pub(crate) fn scope(&self, name: &str) -> String {
         match self.settings.check_access {
             true => name.to_owned(),
@@ -191,72 +193,78 @@ impl Inner {
         }
     }
 
-    /// Makes sure, by asking once, that these credentials may read this digest.
+    /// Checks that these credentials may read this digest, with one request per digest.
     pub(crate) async fn check_access(
         &self,
         located: &Located,
         digest: &Digest,
     ) -> Result<(), Error> {
         match self.settings.check_access {
-            true => self.admitted(located, digest).await.map(|_| ()),
+            true => self.granted_session(located, digest).await.map(|_| ()),
             false => Ok(()),
         }
     }
 
-    /// A session that may read this digest: one that was let in before, or the first that is now.
-    async fn admitted(&self, located: &Located, digest: &Digest) -> Result<Arc<Session>, Error> {
+    /// A session that may read this digest: the cached one, or the first that the registry accepts.
+    async fn granted_session(
+        &self,
+        located: &Located,
+        digest: &Digest,
+    ) -> Result<Arc<Session>, Error> {
         let key = (located.key(), digest.clone());
         let registry = located.target.registry();
-        if let Some(candidate) = self.seen.get(&key) {
+        if let Some(candidate) = self.granted.get(&key) {
             return self.session(registry, &candidate);
         }
         if let ([only], false) = (located.candidates.as_slice(), self.settings.check_access) {
             return self.session(registry, only);
         }
-        let asked = self.head(located, digest.to_string());
+        let head = self.head(located, digest.to_string());
         let (session, _) = self
-            .within_deadline(&located.target.to_string(), asked)
+            .within_deadline(&located.target.to_string(), head)
             .await?;
-        self.seen.put(key, session.candidate().clone());
+        self.granted.insert(key, session.candidate().clone());
         Ok(session)
     }
 
-    /// Asks for the digest of a tag or digest, with the first credential that is let in.
+    /// Requests the digest of a tag or digest with the first credential that the registry accepts.
     async fn head(
         &self,
         located: &Located,
-        selector: String,
+        tag_or_digest: String,
     ) -> Result<(Arc<Session>, Digest), Error> {
         let repository = located.target.repository();
-        let head = async |session: Arc<Session>| session.head_manifest(repository, &selector).await;
+        let head =
+            async |session: Arc<Session>| session.head_manifest(repository, &tag_or_digest).await;
         self.try_each(located, |session| head(session).boxed())
             .await
     }
 
-    /// The manifest a reference starts from, and the session that may read the repository.
+    /// The manifest or index of a reference, and the session that may read the repository.
     pub(crate) async fn first_manifest(
         self: &Arc<Self>,
         located: &Located,
         digest: &Digest,
     ) -> Result<(Arc<Session>, Vec<u8>), Error> {
         let scope = self.scope(&located.target.name());
-        if let Some(bytes) = self.store.blob(&scope, digest).await {
-            return Ok((self.admitted(located, digest).await?, bytes));
+        if let Some(bytes) = self.disk_cache.blob(&scope, digest).await {
+            return Ok((self.granted_session(located, digest).await?, bytes));
         }
-        let (repository, selector) = (located.target.repository(), digest.to_string());
-        let get = async |session: Arc<Session>| session.get_manifest(repository, &selector).await;
+        let (repository, tag_or_digest) = (located.target.repository(), digest.to_string());
+        let get =
+            async |session: Arc<Session>| session.get_manifest(repository, &tag_or_digest).await;
         let (session, stored) = self
             .try_each(located, |session| get(session).boxed())
             .await?;
-        self.store
-            .keep_blob(&scope, &stored.digest, &stored.bytes)
+        self.disk_cache
+            .put_blob(&scope, &stored.digest, &stored.bytes)
             .await;
-        self.seen
-            .put((located.key(), digest.clone()), session.candidate().clone());
+        self.granted
+            .insert((located.key(), digest.clone()), session.candidate().clone());
         Ok((session, stored.bytes))
     }
 
-    /// A manifest by digest, from disk or from the registry.
+    /// A manifest by digest, from the disk cache or the registry.
     pub(crate) async fn manifest(
         &self,
         session: &Session,
@@ -264,17 +272,19 @@ impl Inner {
         digest: &Digest,
     ) -> Result<Vec<u8>, Error> {
         let scope = self.scope(&session.name_of(repository));
-        if let Some(bytes) = self.store.blob(&scope, digest).await {
+        if let Some(bytes) = self.disk_cache.blob(&scope, digest).await {
             return Ok(bytes);
         }
         let stored = session
             .get_manifest(repository, &digest.to_string())
             .await?;
-        self.store.keep_blob(&scope, digest, &stored.bytes).await;
+        self.disk_cache
+            .put_blob(&scope, digest, &stored.bytes)
+            .await;
         Ok(stored.bytes)
     }
 
-    /// A blob by digest, from disk or from the registry.
+    /// A blob by digest, from the disk cache or the registry.
     pub(crate) async fn blob(
         &self,
         session: &Session,
@@ -283,17 +293,17 @@ impl Inner {
         limit: u64,
     ) -> Result<Vec<u8>, Error> {
         let scope = self.scope(&session.name_of(repository));
-        if let Some(bytes) = self.store.blob(&scope, &descriptor.digest).await {
+        if let Some(bytes) = self.disk_cache.blob(&scope, &descriptor.digest).await {
             return Ok(bytes);
         }
         let bytes = session.get_blob(repository, descriptor, limit).await?;
-        self.store
-            .keep_blob(&scope, &descriptor.digest, &bytes)
+        self.disk_cache
+            .put_blob(&scope, &descriptor.digest, &bytes)
             .await;
         Ok(bytes)
     }
 
-    /// Tries the credentials in order, as the kubelet does, until one is let in.
+    /// Tries the credentials in order, as the kubelet does, until the registry accepts one.
     pub(crate) async fn try_each<'a, T>(
         &self,
         located: &Located,
@@ -305,8 +315,8 @@ impl Inner {
             match operation(Arc::clone(&session)).await {
                 Ok(value) => return Ok((session, value)),
                 Err(error) if error.is_about_access() => {
-                    tracing::debug!(image = %located.target, credential = %candidate.source, "refused");
-                    // Of several refusals the first says most: later credentials are guesses.
+                    tracing::debug!(image = %located.target, credential = %candidate.source, "the registry refused the credential");
+                    // Report the first refusal: later credentials match less exactly.
                     refused.get_or_insert(error);
                 }
                 Err(error) => return Err(error),
@@ -329,11 +339,11 @@ impl Inner {
             self.tls.clone(),
         )?;
         let session = Arc::new(session);
-        self.sessions.put(key, Arc::clone(&session));
+        self.sessions.insert(key, Arc::clone(&session));
         Ok(session)
     }
 
-    /// Ends an operation that takes longer than it may in all.
+    /// Fails if the operation takes longer than the total time limit.
     pub(crate) async fn within_deadline<T, E: From<Error>>(
         &self,
         at: &str,

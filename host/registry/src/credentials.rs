@@ -1,8 +1,8 @@
-//! Registry credentials, found the way the kubelet finds them.
+//! Registry credentials, with the matching rules of the kubelet.
 //!
 //! In: pull secrets (`.dockerconfigjson` or `.dockercfg`) and docker config files, in the order in which
-//! they are to be tried. Out: for one reference, the credentials whose key matches it. Values live in
-//! [`Credential`] and go into request headers only; its `Debug` hides them.
+//! to try them. Out: the credentials whose key matches a reference. Values are stored in [`Credential`]
+//! and used in request headers only. Its `Debug` output contains no values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::reference::Reference;
 
 mod matching;
 
-/// What is shown to a registry.
+/// A credential for a registry.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Credential {
-    /// Nothing: the registry is asked as anybody would ask it.
+    /// No credential.
     Anonymous,
-    /// A user name and a password, for basic auth or to get a token with.
+    /// A user name and a password, for Basic authentication or a token request.
     Basic {
         /// The account.
         username: String,
@@ -29,7 +29,7 @@ pub enum Credential {
     },
     /// An OAuth2 refresh token (`identitytoken`), exchanged for an access token.
     IdentityToken(String),
-    /// An access token (`registrytoken`), sent as it is.
+    /// An access token (`registrytoken`), sent unchanged.
     RegistryToken(String),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// The parts that must never be shown; used to take them out of what a registry sends back.
+    /// The secret values, which are removed from error messages of the registry.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let all = match self {
             Self::Anonymous => vec![],
@@ -58,78 +58,78 @@ impl Credential {
     }
 }
 
-/// A credential and where it was found, in words that may be shown.
+/// A credential and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Candidate {
-    /// For example `secret "pull-me"` or `the docker config`.
+    /// Where the credential comes from, for messages: `secret "pull-me"` or `the docker config`.
     pub source: String,
-    /// What to show to the registry.
+    /// The credential.
     pub credential: Credential,
 }
 
-/// Why credentials could not be read.
+/// Why credentials cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The secret is of a type that holds no registry credentials.
+    /// The type of the secret is not one for registry credentials.
     #[error(
-        "{source_name}: it is of type {found:?}, which holds no registry credentials; create it with \
+        "{source_name}: type {found:?} is not a type for registry credentials; create the secret with \
          kubectl create secret docker-registry"
     )]
     SecretType {
-        /// Which secret.
+        /// The secret.
         source_name: String,
         /// Its type.
         found: String,
     },
-    /// The text is not a docker config. Says where, never what.
+    /// The content is not a valid docker config. The message contains the position, never a value.
     #[error(
-        "{source_name}: {problem}; write it again with docker login or kubectl create secret docker-registry"
+        "{source_name}: {problem}; create it again with docker login or kubectl create secret docker-registry"
     )]
     Unreadable {
-        /// Which secret or file.
+        /// The secret or file.
         source_name: String,
-        /// What is wrong, without any value.
+        /// What is wrong, without values.
         problem: String,
     },
-    /// The config leaves this registry to a helper program, which the operator does not run.
+    /// The config refers to a credential helper for this registry. Helpers are not supported.
     #[error(
-        "{source_name}: credentials for {registry} are left to the helper {helper:?}, which is not run \
-         here; put a user and password or a token for {registry} into a pull secret"
+        "{source_name}: credentials for {registry} are managed by the credential helper {helper:?}, which is \
+         not supported; put a user name and password, or a token, for {registry} into a pull secret"
     )]
     Helper {
-        /// Which secret or file.
+        /// The secret or file.
         source_name: String,
-        /// The registry asked for.
+        /// The registry.
         registry: String,
-        /// The helper named for it.
+        /// The credential helper.
         helper: String,
     },
 }
 
-/// Credentials in the order in which they are tried.
+/// Credentials, in the order in which they are tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keyring {
     groups: Vec<Group>,
 }
 
-/// What one secret or file holds.
+/// The content of one secret or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     source: String,
-    /// Normalised key (`host[:port][/path]`) to credential.
+    /// Credentials by normalized key (`host[:port][/path]`).
     entries: BTreeMap<String, Credential>,
-    /// Registries whose credentials a helper keeps.
+    /// Credential helpers by normalized key.
     helpers: BTreeMap<String, String>,
 }
 
 impl Keyring {
-    /// A keyring that finds nothing: every registry is asked anonymously.
+    /// A keyring without credentials: all requests are anonymous.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// Adds one pull secret. Secrets are tried in the order in which they are added: first those of
-    /// the resource, then those of its ServiceAccount, then those of the namespace's default one.
+    /// Adds a pull secret. Secrets are tried in the order in which they are added: those of the resource,
+    /// those of its ServiceAccount, then those of the default ServiceAccount of the namespace.
     pub fn add_secret(
         &mut self,
         name: &str,
@@ -149,7 +149,7 @@ impl Keyring {
         };
         let bytes = data.get(key).ok_or_else(|| Error::Unreadable {
             source_name: source.clone(),
-            problem: format!("it has no key {key}"),
+            problem: format!("the key {key} is missing"),
         })?;
         self.groups.push(match key {
             ".dockercfg" => parse_legacy(&source, bytes)?,
@@ -158,18 +158,18 @@ impl Keyring {
         Ok(())
     }
 
-    /// Adds a docker config file (`config.json`), tried after everything added before.
+    /// Adds a docker config file (`config.json`). It is tried after all earlier ones.
     pub fn add_docker_config(&mut self, source: &str, bytes: &[u8]) -> Result<(), Error> {
         self.groups.push(parse_config(source, bytes)?);
         Ok(())
     }
 
-    /// Adds everything of another keyring, tried after everything added before.
+    /// Adds the credentials of another keyring. They are tried after all earlier ones.
     pub fn extend(&mut self, other: &Self) {
         self.groups.extend(other.groups.iter().cloned());
     }
 
-    /// The credentials to try for a reference, best first; anonymous only when no key matches.
+    /// The credentials to try for a reference, the best match first. Anonymous only if no key matches.
     pub fn lookup(&self, reference: &Reference) -> Result<Vec<Candidate>, Error> {
         let image = reference.name();
         let mut found: Vec<Candidate> = Vec::new();
@@ -237,7 +237,7 @@ fn parse_config(source: &str, bytes: &[u8]) -> Result<Group, Error> {
     let mut group = collect(source, auths, creds_store.filter(|store| !store.is_empty()))?;
     let named = cred_helpers
         .into_iter()
-        .map(|(key, helper)| (matching::normalise(&key), helper));
+        .map(|(key, helper)| (matching::normalize(&key), helper));
     group.helpers.extend(named);
     Ok(group)
 }
@@ -249,9 +249,9 @@ fn parse_legacy(source: &str, bytes: &[u8]) -> Result<Group, Error> {
 fn decode<T: serde::de::DeserializeOwned>(source: &str, bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| Error::Unreadable {
         source_name: source.to_owned(),
-        // serde_json quotes values in its messages; the position says enough.
+        // Messages of serde_json contain values, so only the position is reported.
         problem: format!(
-            "it is not a docker config: bad JSON at line {}, column {}",
+            "invalid docker config: JSON error at line {}, column {}",
             error.line(),
             error.column()
         ),
@@ -269,12 +269,12 @@ fn collect(
         helpers: BTreeMap::new(),
     };
     for (key, entry) in auths {
-        let normal = matching::normalise(&key);
+        let normal = matching::normalize(&key);
         match (credential_of(&entry), &store) {
             (Ok(Some(credential)), _) => {
                 group.entries.insert(normal, credential);
             }
-            // `docker login` leaves an empty entry behind when a store keeps the credential.
+            // With a credential store, `docker login` writes an empty entry.
             (Ok(None), Some(store)) => {
                 group.helpers.insert(normal, store.clone());
             }
@@ -312,9 +312,12 @@ fn credential_of(entry: &Entry) -> Result<Option<Credential>, &'static str> {
         let bytes = STANDARD_NO_PAD
             .decode(packed)
             .or_else(|_| STANDARD.decode(auth))
-            .map_err(|_| "has an auth that is not base64")?;
-        let text = String::from_utf8(bytes).map_err(|_| "has an auth that is not text")?;
-        let pair = text.split_once(':').ok_or("has an auth without a colon")?;
+            .map_err(|_| "has a value of auth that is not valid base64")?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| "has a value of auth that is not valid UTF-8")?;
+        let pair = text
+            .split_once(':')
+            .ok_or("has a value of auth without a colon")?;
         // Some tools pad the password with NUL bytes.
         (pair.0.to_owned(), pair.1.trim_end_matches('\0').to_owned())
     };

@@ -1,7 +1,7 @@
-//! Content digests: the names that registries give to bytes.
+//! Content digests.
 //!
-//! Only sha256 is accepted: it is what every registry and every signature format in use speaks, and a
-//! second algorithm would be a second identity for the same bytes.
+//! Only sha256 is accepted. All registries and signature formats in use support it, and a second
+//! algorithm would give the same content a second identity.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +14,20 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(String);
 
-/// Why a text is not a digest.
+/// A string is not a valid digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a digest; write sha256: followed by 64 lower-case hex digits")]
+#[error("{0:?} is not a valid digest; write sha256: followed by 64 lower-case hex digits")]
 pub struct ParseDigestError(String);
 
 impl Digest {
-    /// The digest of some bytes.
+    /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut hashing = Hashing::default();
-        hashing.update(bytes);
-        hashing.finish()
+        let mut hasher = Hasher::default();
+        hasher.update(bytes);
+        hasher.finish()
     }
 
-    /// The 64 hex digits, without the algorithm.
+    /// The 64 hex digits without `sha256:`.
     pub fn hex(&self) -> &str {
         &self.0
     }
@@ -72,20 +72,20 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Hashes and counts bytes while they flow past.
+/// Hashes and counts a stream of bytes.
 #[derive(Default)]
-pub(crate) struct Hashing {
+pub(crate) struct Hasher {
     sha: Sha256,
     count: u64,
 }
 
-impl Hashing {
+impl Hasher {
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.sha.update(bytes);
         self.count += bytes.len() as u64;
     }
 
-    /// Bytes seen so far.
+    /// The number of bytes so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_of_nothing_is_the_known_one() {
+    fn the_digest_of_empty_content_is_correct() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Digest::of(b"").to_string(), empty);
         assert_eq!(empty.parse::<Digest>().unwrap(), Digest::of(b""));
     }
 
     #[test]
-    fn other_algorithms_short_text_and_upper_case_are_refused() {
+    fn other_algorithms_short_strings_and_upper_case_are_refused() {
         for text in [
             "",
             "sha256:",

@@ -1,7 +1,7 @@
-//! What can go wrong between this process and a registry.
+//! Errors of requests to a registry.
 //!
-//! Every variant names the place (`at`: a registry, repository, manifest or blob) and who can mend it.
-//! No message holds a credential, a token or the query of a URL.
+//! Every message names the registry, repository, manifest or blob (`at`), what was wrong and what to
+//! do. No message contains a credential, a token or the query of a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,146 +9,160 @@ use std::time::Duration;
 use crate::digest::Digest;
 use crate::guard::Blocked;
 
-/// A failed conversation with a registry. Cheap to clone, since one failure may have many waiters.
+/// A failed request to a registry. Cheap to clone, because several callers may wait for one request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The guard refused an address.
-    #[error("{at}: an address on the way was refused")]
+    /// The guard blocked an address.
+    #[error("{at}: the request was blocked")]
     Blocked {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// The hop that was refused.
+        /// The blocked address.
         #[source]
         source: Blocked,
     },
-    /// No connection, or it broke.
+    /// No connection, or a connection that failed before the response.
     #[error(
-        "{at}: could not reach the registry; check the name, the network and the proxy settings"
+        "{at}: failed to connect to the registry; check the host name, the network and the proxy settings"
     )]
     Unreachable {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// The transport's own words.
+        /// The error of the HTTP client.
         #[source]
         source: Arc<reqwest::Error>,
     },
-    /// The other side is not who it says it is, as far as we can tell.
+    /// The TLS certificate of the registry is not trusted.
     #[error(
-        "{at}: its certificate is not trusted; add the authority that signed it to the registry CA bundle"
+        "{at}: the TLS certificate of the registry is not trusted; add the CA that issued it to the \
+         registry CA bundle"
     )]
     Untrusted {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// What the certificate check said.
+        /// The error of the certificate check.
         #[source]
         source: Arc<rustls::Error>,
     },
-    /// Nothing, or not enough, came in time.
-    #[error("{at}: no complete answer within {limit:?}; the registry or the network is too slow")]
+    /// The response did not arrive in time.
+    #[error(
+        "{at}: no complete response within {limit:?}; check the load of the registry and the network"
+    )]
     TimedOut {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// The limit that was hit.
+        /// The time limit.
         limit: Duration,
     },
-    /// The connection ended before the announced end.
-    #[error("{at}: the answer ended early ({received} bytes received)")]
-    CutShort {
-        /// What was asked for.
+    /// The connection closed before the end of the response.
+    #[error(
+        "{at}: the connection closed after {received} bytes, before the end of the response; check \
+         the registry and any proxy in front of it"
+    )]
+    ConnectionLost {
+        /// The requested manifest or blob.
         at: String,
-        /// How much came.
+        /// Number of bytes received.
         received: u64,
     },
-    /// The credential (or its absence) was refused.
+    /// The registry denied access with this credential, or without one.
     #[error(
-        "{at}: access refused with {credential}; give a pull secret whose entry for this registry may pull \
-         this repository"
+        "{at}: the registry denied access with {credential}; use a pull secret whose entry for this \
+         registry may pull this repository"
     )]
     Unauthorized {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// Where the credential came from, never its value.
+        /// Where the credential comes from, never its value.
         credential: String,
     },
-    /// It is not there.
-    #[error("{at}: not found; check the name and the tag or digest")]
+    /// The registry has no such repository, tag or digest.
+    #[error("{at}: not found in the registry; check the repository and the tag or digest")]
     NotFound {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
     },
-    /// The registry wants to be asked less often.
+    /// The rate limit of the registry is exceeded.
     #[error(
-        "{at}: the registry asks for a pause (429); use a credential with a higher limit or a mirror"
+        "{at}: the rate limit of the registry is exceeded (HTTP 429{}); use a credential with a \
+         higher limit, or a mirror",
+        .retry_after.map(|wait| format!(", retry after {wait:?}")).unwrap_or_default()
     )]
     TooManyRequests {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// How long a pause it asked for, when it said so in seconds.
+        /// The value of `Retry-After`, if it is a number of seconds.
         retry_after: Option<Duration>,
     },
-    /// The registry failed.
-    #[error("{at}: the registry failed with status {status}")]
-    Failed {
-        /// What was asked for.
+    /// The registry failed with a server error.
+    #[error(
+        "{at}: the registry returned HTTP {status}; check the health and the log of the registry"
+    )]
+    ServerError {
+        /// The requested manifest or blob.
         at: String,
         /// The HTTP status.
         status: u16,
     },
-    /// The registry said no for a reason of its own.
-    #[error("{at}: the registry refused with status {status}: {message}")]
+    /// The registry refused the request.
+    #[error("{at}: the registry refused the request with HTTP {status}: {message}")]
     Refused {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
         /// The HTTP status.
         status: u16,
-        /// The registry's own message, shortened.
+        /// The message of the registry, shortened.
         message: String,
     },
-    /// The bytes are not the ones that were named.
+    /// The content does not match its digest.
     #[error(
-        "{at}: the bytes have digest {found}; the registry or something before it serves wrong content"
+        "{at}: the received content has digest {found}; the registry, or a proxy in front of it, \
+         serves wrong content"
     )]
     DigestMismatch {
-        /// What was asked for.
+        /// The requested manifest or blob, which ends with the expected digest.
         at: String,
-        /// What came.
+        /// The digest of the received content.
         found: Digest,
     },
-    /// More or fewer bytes than announced.
-    #[error("{at}: {found} bytes where {expected} were announced")]
+    /// The content has another length than its descriptor says.
+    #[error(
+        "{at}: expected {expected} bytes, got {found}; the registry, or a proxy in front of it, \
+         serves wrong content"
+    )]
     WrongLength {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
-        /// From the descriptor.
+        /// The size in the descriptor.
         expected: u64,
-        /// What came, or was about to come.
+        /// The size announced or received.
         found: u64,
     },
-    /// Larger than we are willing to read.
-    #[error("{at}: larger than the limit of {limit} bytes")]
+    /// The content is larger than the limit.
+    #[error("{at}: larger than the limit of {limit} bytes; make it smaller")]
     TooLarge {
-        /// What was asked for.
+        /// The requested manifest or blob.
         at: String,
         /// The limit.
         limit: u64,
     },
-    /// The registry answered something that is not the protocol.
-    #[error("{at}: the registry's answer makes no sense: {problem}")]
-    BadAnswer {
-        /// What was asked for.
+    /// The response does not follow the distribution protocol.
+    #[error("{at}: unexpected response from the registry: {problem}")]
+    UnexpectedResponse {
+        /// The requested manifest or blob.
         at: String,
-        /// What is wrong with it.
+        /// What is wrong with the response.
         problem: String,
     },
-    /// The settings of this process do not allow a client to be built.
-    #[error("registry settings: {problem}")]
+    /// The settings are invalid, so no client can be built.
+    #[error("invalid registry settings: {problem}")]
     Settings {
         /// What is wrong with them.
         problem: String,
     },
 }
 
-/// An error and its causes on one line, for places that have only one.
+/// Formats an error and its causes on one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -160,14 +174,14 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Error {
-    /// Whether the same request may well succeed later without anybody changing anything.
+    /// Whether a retry of the same request may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
             | Self::TimedOut { .. }
-            | Self::CutShort { .. }
+            | Self::ConnectionLost { .. }
             | Self::TooManyRequests { .. }
-            | Self::Failed { .. } => true,
+            | Self::ServerError { .. } => true,
             Self::Blocked { .. }
             | Self::Untrusted { .. }
             | Self::Unauthorized { .. }
@@ -176,40 +190,40 @@ impl Error {
             | Self::DigestMismatch { .. }
             | Self::WrongLength { .. }
             | Self::TooLarge { .. }
-            | Self::BadAnswer { .. }
+            | Self::UnexpectedResponse { .. }
             | Self::Settings { .. } => false,
         }
     }
 
-    /// Whether another credential might have been answered differently.
+    /// Whether another credential may give another result.
     pub(crate) fn is_about_access(&self) -> bool {
-        // Some registries hide what a credential may not see.
+        // Some registries return 404 for repositories that a credential may not read.
         matches!(self, Self::Unauthorized { .. } | Self::NotFound { .. })
     }
 
-    /// One word for conditions and metrics.
+    /// The reason for conditions and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Blocked { .. } => "FetchBlocked",
             Self::Unreachable { .. } => "RegistryUnreachable",
             Self::Untrusted { .. } => "CertificateUntrusted",
             Self::TimedOut { .. } => "RegistryTimeout",
-            Self::CutShort { .. } => "ConnectionLost",
+            Self::ConnectionLost { .. } => "ConnectionLost",
             Self::Unauthorized { .. } => "AuthFailed",
             Self::NotFound { .. } => "NotFound",
             Self::TooManyRequests { .. } => "RateLimited",
-            Self::Failed { .. } => "RegistryFailed",
+            Self::ServerError { .. } => "RegistryFailed",
             Self::Refused { .. } => "RegistryRefused",
             Self::DigestMismatch { .. } => "DigestMismatch",
             Self::WrongLength { .. } => "WrongLength",
             Self::TooLarge { .. } => "TooLarge",
-            Self::BadAnswer { .. } => "BadAnswer",
+            Self::UnexpectedResponse { .. } => "BadAnswer",
             Self::Settings { .. } => "BadSettings",
         }
     }
 }
 
-/// Sorts an error of the HTTP client into ours. `limit` is the one to name for a time-out.
+/// Converts an error of the HTTP client. `limit` is the time limit to report for a timeout.
 pub(crate) fn from_transport(at: &str, error: reqwest::Error, limit: Duration) -> Error {
     let at = at.to_owned();
     if let Some(source) = find::<Blocked>(&error) {
@@ -229,14 +243,14 @@ pub(crate) fn from_transport(at: &str, error: reqwest::Error, limit: Duration) -
     if error.is_timeout() {
         return Error::TimedOut { at, limit };
     }
-    // The address may carry a signed query after a redirect.
+    // After a redirect the URL may contain a signed query.
     Error::Unreachable {
         at,
         source: Arc::new(error.without_url()),
     }
 }
 
-/// Looks for a cause of one type. `io::Error` hides what it wraps from `source`, so it is opened.
+/// Finds a cause of type `T`. `io::Error::source` skips the wrapped error, so `get_ref` is used for it.
 fn find<'a, T: std::error::Error + 'static>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> Option<&'a T> {

@@ -1,11 +1,11 @@
-//! The labels by which an image says where its server configuration is.
+//! The labels that locate the server configuration in an image.
 //!
-//! Three schemes are in the world; the first that an image carries is read:
+//! There are three schemes. The first one that an image uses is read:
 //!
 //! 1. `io.llamastack.config.base64`: the file itself (the specification, small files);
 //! 2. `io.llamastack.config.layer` and `.path`: a file in one of the layers (the specification, large files);
 //! 3. `com.llamastack.distribution.default-config`, which names one of `com.llamastack.config.<file>`, or the
-//!    same under `com.ogx.` (what published images carry).
+//!    same under `com.ogx.` (used by the published images).
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::digest::Digest;
 use crate::layer::LayerPath;
 
-/// Base64 text of the configuration.
+/// The configuration, in base64.
 pub const BASE64: &str = "io.llamastack.config.base64";
-/// Digest of the layer that holds the configuration.
+/// The digest of the layer that contains the configuration.
 pub const LAYER: &str = "io.llamastack.config.layer";
-/// Path of the configuration inside that layer.
+/// The path of the configuration in that layer.
 pub const PATH: &str = "io.llamastack.config.path";
 /// The `version` of the configuration file, for example `2`.
 pub const VERSION: &str = "io.llamastack.config.version";
 /// The schema id, for example `llama-stack/0.7`.
 pub const SCHEMA: &str = "io.llamastack.config.schema";
-/// An OCI reference to the plugin that the image's maker proposes.
+/// The OCI reference of the plugin that the author of the image proposes.
 pub const PLUGIN: &str = "io.llamastack.config.plugin";
 
-/// Published images use one of these in front of `.distribution.…` and `.config.…`.
+/// The prefixes of `.distribution.…` and `.config.…` in published images.
 const PUBLISHED: [(&str, Scheme); 2] = [
     ("com.llamastack", Scheme::LlamaStack),
     ("com.ogx", Scheme::Ogx),
 ];
 
-/// By which labels a base configuration was found.
+/// The label scheme of a base configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `io.llamastack.config.base64`
@@ -49,7 +49,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The word for status and output.
+    /// The name for status and output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Base64 => "label base64",
@@ -60,16 +60,16 @@ impl Scheme {
     }
 }
 
-/// Where the configuration is.
+/// Where the configuration is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// In the label itself, decoded.
+    /// In the label, decoded.
     Inline { label: String, content: Vec<u8> },
     /// In a layer.
     Layer { layer: Digest, path: LayerPath },
 }
 
-/// A label that is there and cannot be used.
+/// A label is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadLabel {
     pub(crate) label: String,
@@ -77,7 +77,7 @@ pub(crate) struct BadLabel {
     pub(crate) fix: &'static str,
 }
 
-/// Finds the configuration; `None` when the image carries no label of any scheme.
+/// Finds the configuration. `None` if the image has no label of any scheme.
 pub(crate) fn find(
     labels: &BTreeMap<String, String>,
     limit: u64,
@@ -88,8 +88,8 @@ pub(crate) fn find(
             .map(|v| v.trim())
             .filter(|v| !v.is_empty())
     };
-    if let Some(text) = value(BASE64) {
-        let content = decode(BASE64, text, limit)?;
+    if let Some(encoded) = value(BASE64) {
+        let content = decode(BASE64, encoded, limit)?;
         return Ok(Some((
             Scheme::Base64,
             Source::Inline {
@@ -109,33 +109,33 @@ pub(crate) fn find(
                 })?;
             let path = LayerPath::parse(path).ok_or_else(|| BadLabel {
                 label: PATH.into(),
-                problem: format!("{path:?} is not a path inside a layer"),
-                fix: "write the path of the file without \"..\"",
+                problem: format!("{path:?} is not a valid path in a layer"),
+                fix: "write the path of a file, without \"..\"",
             })?;
             return Ok(Some((Scheme::Layer, Source::Layer { layer, path })));
         }
-        (Some(_), None) => return Err(alone(LAYER, PATH)),
-        (None, Some(_)) => return Err(alone(PATH, LAYER)),
+        (Some(_), None) => return Err(incomplete(LAYER, PATH)),
+        (None, Some(_)) => return Err(incomplete(PATH, LAYER)),
         (None, None) => {}
     }
     for (prefix, scheme) in PUBLISHED {
         let named = format!("{prefix}.distribution.default-config");
         let Some(file) = value(&named) else { continue };
         let label = format!("{prefix}.config.{file}");
-        let Some(text) = value(&label) else {
+        let Some(encoded) = value(&label) else {
             return Err(BadLabel {
                 label: named,
-                problem: format!("it names {file:?}, but the image has no label {label}"),
-                fix: "add that label, or name a file the image has one for",
+                problem: format!("it names the file {file:?}, but the image has no label {label}"),
+                fix: "add that label, or name a file for which the image has a label",
             });
         };
-        let content = decode(&label, text, limit)?;
+        let content = decode(&label, encoded, limit)?;
         return Ok(Some((scheme, Source::Inline { label, content })));
     }
     Ok(None)
 }
 
-/// The server release, where a label says it.
+/// The release of the server, if a label contains it.
 pub(crate) fn server_version(labels: &BTreeMap<String, String>) -> Option<String> {
     let named = PUBLISHED.map(|(prefix, _)| format!("{prefix}.distribution.version"));
     named
@@ -145,9 +145,10 @@ pub(crate) fn server_version(labels: &BTreeMap<String, String>) -> Option<String
         .cloned()
 }
 
-/// The labels a plugin may see as hints: ours and the published ones, without the files they carry.
+/// The labels that are passed to plugins as hints: those of the schemes, without those that contain
+/// files.
 pub(crate) fn hints(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let is_ours = |label: &str| {
+    let is_hint = |label: &str| {
         label.starts_with("io.llamastack.")
             || label == "org.opencontainers.image.version"
             || PUBLISHED.iter().any(|(prefix, _)| {
@@ -156,24 +157,24 @@ pub(crate) fn hints(labels: &BTreeMap<String, String>) -> BTreeMap<String, Strin
                     .is_some_and(|rest| rest.starts_with(".distribution."))
             })
     };
-    let keep = |(label, _): &(&String, &String)| is_ours(label) && label.as_str() != BASE64;
+    let is_passed = |(label, _): &(&String, &String)| is_hint(label) && label.as_str() != BASE64;
     labels
         .iter()
-        .filter(keep)
+        .filter(is_passed)
         .map(|(label, value)| (label.clone(), value.clone()))
         .collect()
 }
 
-fn alone(present: &str, absent: &str) -> BadLabel {
+fn incomplete(present: &str, absent: &str) -> BadLabel {
     BadLabel {
         label: present.to_owned(),
-        problem: format!("it needs the label {absent} beside it"),
+        problem: format!("the label {absent} is missing"),
         fix: "set both, or use io.llamastack.config.base64",
     }
 }
 
-/// Tools wrap base64 at 76 columns or leave its padding out; both are accepted.
-fn decode(label: &str, text: &str, limit: u64) -> Result<Vec<u8>, BadLabel> {
+/// Decodes base64. Accepts line breaks and missing padding, which some tools produce.
+fn decode(label: &str, encoded: &str, limit: u64) -> Result<Vec<u8>, BadLabel> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -183,21 +184,21 @@ fn decode(label: &str, text: &str, limit: u64) -> Result<Vec<u8>, BadLabel> {
         problem,
         fix,
     };
-    let fix = "write it with base64 -w0, or use llsd image label";
+    let fix = "encode the file with base64 -w0, or use llsd image label";
     let too_large = || {
-        let problem = format!("it holds more than {limit} bytes");
+        let problem = format!("the file has more than {limit} bytes");
         bad(
             problem,
-            "put the file into a layer and name it with io.llamastack.config.layer",
+            "put the file into a layer and use the label io.llamastack.config.layer",
         )
     };
-    if text.len() as u64 / 4 * 3 > limit + 3 {
+    if encoded.len() as u64 / 4 * 3 > limit + 3 {
         return Err(too_large());
     }
-    let packed: String = text.split_ascii_whitespace().collect();
+    let packed: String = encoded.split_ascii_whitespace().collect();
     let content = LENIENT
         .decode(packed)
-        .map_err(|error| bad(format!("it is not base64: {error}"), fix))?;
+        .map_err(|error| bad(format!("the value is not valid base64: {error}"), fix))?;
     if content.len() as u64 > limit {
         Err(too_large())
     } else {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_scheme_and_broken_values_are_named() {
+    fn incomplete_schemes_and_invalid_values_are_reported() {
         let long = "A".repeat(200);
         for (pairs, label, problem) in [
             (vec![(LAYER, EMPTY)], LAYER, PATH),
@@ -277,10 +278,14 @@ mod tests {
             (
                 vec![(LAYER, "sha256:1"), (PATH, "x")],
                 LAYER,
-                "not a digest",
+                "not a valid digest",
             ),
-            (vec![(LAYER, EMPTY), (PATH, "../x")], PATH, "not a path"),
-            (vec![(BASE64, "%%%")], BASE64, "not base64"),
+            (
+                vec![(LAYER, EMPTY), (PATH, "../x")],
+                PATH,
+                "not a valid path",
+            ),
+            (vec![(BASE64, "%%%")], BASE64, "not valid base64"),
             (vec![(BASE64, &long)], BASE64, "more than 100 bytes"),
             (
                 vec![("com.ogx.distribution.default-config", "x.yaml")],
@@ -295,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn hints_hold_what_describes_the_image_and_not_the_files() {
+    fn hints_contain_metadata_and_not_the_files() {
         let mut pairs = PUBLISHED_LABELS.to_vec();
         pairs.extend([(BASE64, "x"), (SCHEMA, "s"), ("maintainer", "m")]);
         pairs.push(("com.llamastack.distribution.version", "0.7.3"));
         let all = labels(&pairs);
-        let kept: Vec<_> = hints(&all).into_keys().collect();
+        let passed: Vec<_> = hints(&all).into_keys().collect();
         assert_eq!(
-            kept,
+            passed,
             [
                 "com.llamastack.distribution.default-config",
                 "com.llamastack.distribution.version",

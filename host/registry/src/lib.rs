@@ -1,12 +1,14 @@
-//! Everything that crosses the network to a registry.
+//! The registry client: everything that is read from or written to an OCI registry.
 //!
-//! Two things live there: distribution images, whose labels say where the server's base configuration is, and
-//! plugins, which are OCI artifacts. This crate reads both (and writes both, for those who publish them) for the
-//! operator, the webhook and the command line. In: references, credentials and an installer's settings. Out: bytes
-//! that have the digest they were asked for by, or an error that says which step failed and who can mend it.
+//! A registry holds distribution images, whose labels locate the server's base configuration, and
+//! plugins, which are OCI artifacts. This crate reads and writes both, for the operator, the webhook
+//! and the command line.
+//! In: references, credentials and the installer's settings. Out: content that matches its digest,
+//! or an error that names the failed step and what to do.
 //!
-//! What it must never do: connect to an address the [`guard`] refuses, use one tenant's credential or token for
-//! another, fall back to no credential when one was refused, keep bytes that were not checked, or show a secret.
+//! This crate must never connect to an address that the [`guard`] blocks, use the credential or token
+//! of one tenant for another, fall back to anonymous access when a credential was refused, cache
+//! content that was not verified, or print a secret.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,21 +22,23 @@
 //! ```
 
 mod artifact;
-mod base;
+mod base_config;
 mod cache;
 mod challenge;
 mod client;
 pub mod credentials;
 mod digest;
 mod error;
-mod file;
 pub mod guard;
-pub mod image;
+mod image_file;
+mod image_report;
 pub mod keep;
+pub mod labelling;
 pub mod labels;
 mod layer;
 mod manifest;
 mod mirror;
+mod opened_image;
 mod plugin;
 mod policy;
 mod reference;
@@ -44,18 +48,19 @@ pub mod signature;
 mod transport;
 
 pub use artifact::Description;
-pub use base::{BaseConfig, Error as BaseError};
+pub use base_config::{BaseConfig, Error as BaseError};
 pub use client::Registry;
 pub use credentials::Keyring;
 pub use digest::{Digest, ParseDigestError};
 pub use error::{Error, chain};
-pub use file::Error as FileError;
-pub use image::{ImageReport, Labelled, Labelling};
+pub use image_file::Error as FileError;
+pub use image_report::ImageReport;
+pub use labelling::{Labelled, Labelling};
 pub use labels::Scheme;
 pub use layer::Error as LayerError;
 pub use manifest::Platform;
 pub use mirror::{Mirror, Mirrors};
-pub use plugin::{Cause, PullError, PulledPlugin, Pushed, Stage, Verdict};
+pub use plugin::{Cause, PullError, PulledPlugin, Pushed, SignatureStatus, Stage};
 pub use policy::{Denied, Policy, Rule};
 pub use reference::{ParseReferenceError, Reference};
 pub use settings::{Limits, ProxySettings, Retry, Settings, Timeouts};

@@ -1,7 +1,7 @@
-//! Manifests, indexes and image configs, as far as we read them.
+//! Manifests, indexes and image configs: the fields that this crate reads.
 //!
-//! Docker's media types and OCI's name the same shapes, so both are read by the same types. Unknown
-//! keys are ignored here; where a document is written back (see `image`), it is edited as JSON.
+//! The Docker and OCI formats have the same structure, so the same types read both. Unknown keys are
+//! ignored. A document that is written back (see `labelling`) is edited as JSON to preserve them.
 
 use std::collections::BTreeMap;
 
@@ -14,47 +14,47 @@ pub(crate) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 
-/// What is sent as `Accept` when a manifest is asked for.
+/// The `Accept` header of manifest requests.
 pub(crate) const ACCEPT_MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
      application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, \
      application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// A pointer to a blob or manifest.
+/// A descriptor of a blob or manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
-    /// What the bytes are.
+    /// The media type of the content.
     #[serde(default)]
     pub(crate) media_type: String,
-    /// Their digest.
+    /// The digest of the content.
     pub(crate) digest: Digest,
-    /// How many there are.
+    /// The size of the content in bytes.
     pub(crate) size: u64,
-    /// The kind of artifact, in lists of referrers.
+    /// The type of the artifact, in lists of referrers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
-    /// Hints; on signature layers, the signature.
+    /// Annotations. Those of a signature layer contain the signature.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// For which machines, in an index.
+    /// The platform, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) platform: Option<Platform>,
 }
 
-/// Operating system and processor of an image.
+/// Operating system and architecture of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
-    /// Go's name, for example `linux`.
+    /// The GOOS value, for example `linux`.
     #[serde(default)]
     pub os: String,
-    /// Go's name, for example `amd64`.
+    /// The GOARCH value, for example `amd64`.
     #[serde(default)]
     pub architecture: String,
 }
 
 impl Default for Platform {
-    /// Linux on the processor this program was built for.
+    /// Linux, on the architecture that this program was built for.
     fn default() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -69,7 +69,7 @@ impl Default for Platform {
     }
 }
 
-/// One image or artifact.
+/// The manifest of one image or artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Manifest {
@@ -87,14 +87,15 @@ pub(crate) struct Manifest {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Several images for several platforms, or the referrers of one.
+/// An index: images for several platforms, or the referrers of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Index {
     #[serde(default)]
     pub(crate) manifests: Vec<Descriptor>,
 }
 
-/// Either of the two, told apart by shape: the media type header is not always right.
+/// A manifest or an index. They are distinguished by structure, because the media type header is
+/// unreliable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Document {
     Manifest(Box<Manifest>),
@@ -102,7 +103,7 @@ pub(crate) enum Document {
 }
 
 impl Document {
-    /// Reads the bytes of a manifest. The error is a sentence about what is wrong.
+    /// Parses a manifest or index. The error describes the problem.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -114,11 +115,13 @@ impl Document {
             #[serde(default)]
             config: Option<serde::de::IgnoredAny>,
         }
-        let not_json = |error: serde_json::Error| format!("the manifest cannot be read: {error}");
+        let not_json = |error: serde_json::Error| {
+            format!("the manifest is not valid JSON or a field is invalid: {error}")
+        };
         let shape: Shape = serde_json::from_slice(bytes).map_err(not_json)?;
         if shape.schema_version != 2 {
             return Err(format!(
-                "manifest schema version {} is not supported, only version 2 is",
+                "manifest schema version {} is not supported; only version 2 is",
                 shape.schema_version
             ));
         }
@@ -129,16 +132,16 @@ impl Document {
             (false, true) => Ok(Self::Index(
                 serde_json::from_slice(bytes).map_err(not_json)?,
             )),
-            // A document that is both could be read as one thing by us and as another by a verifier.
-            (true, true) => Err("the manifest is an image and an index at once".to_owned()),
-            (false, false) => Err("the manifest is neither an image nor an index".to_owned()),
+            // A document with both keys could be a manifest to us and an index to a verifier.
+            (true, true) => Err("the document is both a manifest and an index".to_owned()),
+            (false, false) => Err("the document is neither a manifest nor an index".to_owned()),
         }
     }
 }
 
 impl Index {
-    /// The image for a platform; failing that any Linux image, since the configuration inside an
-    /// image does not depend on the processor.
+    /// The image for a platform, otherwise any image for its operating system, because the configuration
+    /// in an image does not depend on the architecture.
     pub(crate) fn choose(&self, wanted: &Platform) -> Option<&Descriptor> {
         let is = |descriptor: &&Descriptor, os: &str, architecture: Option<&str>| {
             descriptor.platform.as_ref().is_some_and(|platform| {
@@ -155,13 +158,13 @@ impl Index {
 }
 
 impl Manifest {
-    /// Whether its config blob is an image config, which has labels.
+    /// Whether the config blob is an image config, which has labels.
     pub(crate) fn is_image(&self) -> bool {
         matches!(self.config.media_type.as_str(), OCI_CONFIG | DOCKER_CONFIG)
     }
 }
 
-/// The part of an image config that concerns us.
+/// The fields of an image config that this crate reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct ImageConfig {
     #[serde(default)]
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wanted_platform_is_chosen_then_any_linux_never_an_attestation() {
+    fn the_requested_platform_is_chosen_then_any_linux_never_an_attestation() {
         let all = index(&[
             ("unknown", "unknown"),
             ("linux", "arm64"),
@@ -240,17 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_two_things_or_none_is_refused() {
+    fn a_document_that_is_both_or_neither_is_refused() {
         let digest = Digest::of(b"");
         let config = format!(r#""config": {{"digest": "{digest}", "size": 0}}"#);
         for (text, problem) in [
             (
                 format!(r#"{{"schemaVersion": 2, {config}, "manifests": []}}"#),
-                "at once",
+                "both",
             ),
             (r#"{"schemaVersion": 2}"#.to_owned(), "neither"),
             (format!(r#"{{"schemaVersion": 1, {config}}}"#), "version 1"),
-            ("<html>".to_owned(), "cannot be read"),
+            ("<html>".to_owned(), "not valid JSON"),
         ] {
             let error = Document::parse(text.as_bytes()).unwrap_err();
             assert!(error.contains(problem), "{error}");

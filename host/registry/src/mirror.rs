@@ -1,26 +1,25 @@
-//! Prefix rewrites for closed networks.
+//! Registry mirrors: prefix rewrites of references, for restricted networks.
 //!
-//! In: a reference as the user wrote it. Out: the reference that is really asked for. The rewrite is
-//! final: there is no second try at the original address, which in a closed network would only be a
-//! slow failure, and in an open one a way around the mirror.
+//! In: a reference from a resource. Out: the reference to request. There is no fallback to the original
+//! registry: in a restricted network it would fail slowly, in an open one it would bypass the mirror.
 
 use crate::reference::{ParseReferenceError, Reference};
 
-/// One rewrite: references under `from` are read from `to` instead.
+/// A rewrite: references with the prefix `from` are read from `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// `registry` or `registry/path`; matches whole path components only.
     pub from: String,
-    /// What stands in its place.
+    /// The replacement of `from`.
     pub to: String,
 }
 
-/// All rewrites; the longest matching prefix wins.
+/// All rewrites. The longest matching prefix wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirrors(Vec<Mirror>);
 
 impl Mirrors {
-    /// Takes the rewrites in any order. Slashes at the ends do not matter.
+    /// Sorts the rewrites by prefix length. Slashes at either end are ignored.
     pub fn new(mirrors: impl IntoIterator<Item = Mirror>) -> Self {
         let trim = |text: &str| text.trim_matches('/').to_owned();
         let clean = |m: Mirror| Mirror {
@@ -32,25 +31,25 @@ impl Mirrors {
         Self(all)
     }
 
-    /// The same rewrites and one more.
+    /// These rewrites and one more.
     pub fn with(&self, mirror: Mirror) -> Self {
         Self::new(self.0.iter().cloned().chain([mirror]))
     }
 
-    /// Where the reference is read from.
+    /// The reference to request.
     pub fn rewrite(&self, reference: &Reference) -> Result<Reference, ParseReferenceError> {
         let name = reference.name();
         for Mirror { from, to } in &self.0 {
-            if let Some(rest) = under_prefix(&name, from) {
-                return reference.moved_to(&format!("{to}{rest}"));
+            if let Some(rest) = strip_path_prefix(&name, from) {
+                return reference.with_name(&format!("{to}{rest}"));
             }
         }
         Ok(reference.clone())
     }
 }
 
-/// What follows `prefix` in `name`, when `name` is the prefix or lies under it.
-pub(crate) fn under_prefix<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
+/// The rest of `name` after `prefix`, if `prefix` ends at a path component.
+pub(crate) fn strip_path_prefix<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     let rest = name.strip_prefix(prefix)?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins_whatever_the_order() {
+    fn the_longest_prefix_wins_in_any_order() {
         let rules = mirrors(&[
             ("docker.io", "mirror.local:5000/hub"),
             ("docker.io/llamastack/", "mirror.local:5000/stack"),
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewrite_to_nonsense_is_an_error_not_another_address() {
+    fn an_invalid_rewrite_is_an_error() {
         let rules = mirrors(&[("ghcr.io", "https://m.local")]);
         assert!(rules.rewrite(&"ghcr.io/a:1".parse().unwrap()).is_err());
     }

@@ -1,8 +1,8 @@
-//! Brings a plugin from a registry to this process, step by step, and puts one there.
+//! Pulls and pushes plugins.
 //!
-//! Pulling: resolve → admit → authenticate → fetch → verify; the bytes then go to the loader, whose steps
-//! (inspect → compile → dry-instantiate) report through the same error type. Every failure says in which step
-//! it happened. What a rule denies causes no request at all.
+//! The stages of a pull are resolve, admit, authenticate, fetch and verify. The loader continues with
+//! inspect, compile and dry-instantiate, and uses the same error type. Every error names its stage. If
+//! no rule allows the plugin, no request is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, TryFutureExt as _};
 
-use crate::artifact::{self, Contents, Description, Unpacked};
+use crate::artifact::{self, Description, PluginManifest, Unpacked};
 use crate::client::{LocateError, Registry};
 use crate::credentials::Keyring;
 use crate::digest::Digest;
@@ -21,24 +21,24 @@ use crate::reference::Reference;
 use crate::session::Session;
 use crate::signature::{self, Level};
 
-/// A step on the way from a reference to a usable plugin.
+/// A stage between a reference and a loaded plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// From the reference to a digest.
+    /// Resolves the reference to a digest.
     Resolve,
-    /// What the installer's rules say.
+    /// Checks the rules of the installer.
     Admit,
-    /// Being let in by the registry.
+    /// Authenticates to the registry.
     Authenticate,
-    /// The bytes.
+    /// Fetches the manifest and the component.
     Fetch,
-    /// The signatures.
+    /// Verifies the signatures.
     Verify,
-    /// Is it a component, and does it ask for nothing?
+    /// Checks that it is a component without imports.
     Inspect,
-    /// To machine code.
+    /// Compiles it.
     Compile,
-    /// A first instance, asked to describe itself.
+    /// Creates an instance and calls `describe`.
     DryInstantiate,
 }
 
@@ -57,44 +57,44 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Why a plugin is not there.
+/// A pull, push or load of a plugin failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("plugin {plugin}: {stage} failed")]
 pub struct PullError {
-    /// The reference as written.
+    /// The reference.
     pub plugin: String,
-    /// The step.
+    /// The stage that failed.
     pub stage: Stage,
-    /// What went wrong in it.
+    /// The cause.
     #[source]
     pub cause: Box<Cause>,
 }
 
-/// What went wrong in a step.
+/// The cause of a failed stage.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Cause {
-    /// The mirrors or credentials lead nowhere.
+    /// The mirrors, credentials or the reference are invalid.
     #[error("{0}")]
     Settings(String),
-    /// A rule, or the absence of one.
+    /// No rule allows the plugin.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// The registry or the way to it.
+    /// A request to the registry failed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// It is something else than a plugin.
-    #[error("it is not a plugin: {0}")]
+    /// The artifact is not a plugin.
+    #[error("the artifact is not a plugin: {0}")]
     NotAPlugin(String),
-    /// Its signatures.
+    /// The signatures are missing or invalid.
     #[error(transparent)]
     Signature(#[from] signature::Error),
-    /// The loader's words.
+    /// The loader rejected the component.
     #[error("{0}")]
     Rejected(String),
 }
 
 impl PullError {
-    /// For the loader's steps: inspect, compile, dry-instantiate.
+    /// An error of the loader: inspect, compile or dry-instantiate.
     pub fn rejected(plugin: &Reference, stage: Stage, message: impl Into<String>) -> Self {
         Self {
             plugin: plugin.to_string(),
@@ -103,7 +103,7 @@ impl PullError {
         }
     }
 
-    /// The reason for the plugin's condition.
+    /// The reason for the condition of the plugin.
     pub fn reason(&self) -> &'static str {
         match (&*self.cause, self.stage) {
             (Cause::Settings(_), Stage::Authenticate) => "AuthFailed",
@@ -119,7 +119,7 @@ impl PullError {
         }
     }
 
-    /// Whether the same pull may well succeed later without anybody changing anything.
+    /// Whether a retry may succeed.
     pub fn is_transient(&self) -> bool {
         match &*self.cause {
             Cause::Registry(error) | Cause::Signature(signature::Error::Registry(error)) => {
@@ -130,38 +130,38 @@ impl PullError {
     }
 }
 
-/// What the check of the signatures said.
+/// The result of the signature check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Enough trusted keys have signed; their fingerprints.
+pub enum SignatureStatus {
+    /// Enough trusted keys have signed: their fingerprints.
     Signed(BTreeSet<String>),
-    /// They have not, and the rule only wants to know; why.
+    /// The signatures are not sufficient, and the level is audit: why.
     Audited(String),
-    /// Nobody looked.
+    /// The rule requires no signatures.
     Skipped,
 }
 
-/// A plugin's bytes and how they got here.
+/// A pulled plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PulledPlugin {
     /// The component.
     pub bytes: Vec<u8>,
-    /// Its identity.
+    /// The digest of the component, which identifies the plugin.
     pub layer_digest: Digest,
-    /// The manifest around it, which is what signatures are about.
+    /// The digest of the manifest, which the signatures refer to.
     pub manifest_digest: Digest,
-    /// Hints of the manifest.
+    /// The annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// What the signatures said.
-    pub verdict: Verdict,
+    /// The result of the signature check.
+    pub signature_status: SignatureStatus,
     /// The prefix of the rule that admitted it.
     pub admitted_by: String,
 }
 
-/// What was written by a push.
+/// A pushed plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The reference to use from now on, pinned.
+    /// The reference, pinned to the digest.
     pub reference: Reference,
     /// Digest of the manifest.
     pub manifest_digest: Digest,
@@ -170,7 +170,7 @@ pub struct Pushed {
 }
 
 impl Registry {
-    /// Pulls a plugin under a policy. The caller compiles and tries the bytes.
+    /// Pulls a plugin that the policy allows. The caller loads the component.
     pub async fn pull_plugin(
         &self,
         plugin: &Reference,
@@ -182,20 +182,20 @@ impl Registry {
             stage,
             cause: Box::new(cause),
         };
-        // Before anything is asked: a name nobody allowed is not worth a request.
+        // Check the rules first, so that a denied plugin causes no request.
         let rule = policy
             .admit(plugin)
             .map_err(|denied| failed(Stage::Admit, denied.into()))?;
         let pulling = pull(self, plugin, keyring, rule);
         let at = plugin.to_string();
-        let limited = self
+        let pulled = self
             .inner
-            .within_deadline(&at, pulling.map_err(Failure))
+            .within_deadline(&at, pulling.map_err(StageError))
             .await;
-        limited.map_err(|Failure((stage, cause))| failed(stage, cause))
+        pulled.map_err(|StageError((stage, cause))| failed(stage, cause))
     }
 
-    /// Pushes a component as a plugin. The same component and description give the same manifest digest.
+    /// Pushes a component as a plugin. Equal components and descriptions give equal manifest digests.
     pub async fn push_plugin(
         &self,
         target: &Reference,
@@ -215,7 +215,7 @@ impl Registry {
             failed(stage, cause)
         })?;
         let repository = located.target.repository();
-        let selector = match located.target.tag() {
+        let tag_or_digest = match located.target.tag() {
             Some(tag) => tag.to_owned(),
             None => packed.manifest_digest.to_string(),
         };
@@ -224,7 +224,7 @@ impl Registry {
             .is_some_and(|digest| *digest != packed.manifest_digest)
         {
             let problem = format!(
-                "the reference is pinned and the manifest is {}",
+                "the reference is pinned to another digest than that of the manifest, {}; remove the digest",
                 packed.manifest_digest
             );
             return Err(failed(Stage::Resolve, Cause::Settings(problem)));
@@ -238,7 +238,7 @@ impl Registry {
                 .await?;
             let bytes = packed.manifest.clone();
             session
-                .put_manifest(repository, &selector, OCI_MANIFEST, bytes)
+                .put_manifest(repository, &tag_or_digest, OCI_MANIFEST, bytes)
                 .await
         };
         let writing = self
@@ -259,10 +259,10 @@ impl Registry {
 
 type StageFailure = (Stage, Cause);
 
-/// Lets the deadline of the client speak in the words of a pull.
-struct Failure(StageFailure);
+/// Converts a timeout of `within_deadline` into a failure of a stage.
+struct StageError(StageFailure);
 
-impl From<RegistryError> for Failure {
+impl From<RegistryError> for StageError {
     fn from(error: RegistryError) -> Self {
         Self((Stage::Fetch, error.into()))
     }
@@ -278,7 +278,7 @@ async fn pull(
     let at = |stage| move |error: RegistryError| (stage_of(&error, stage), Cause::from(error));
     let located = Arc::new(inner.locate(plugin, keyring).map_err(settings_failure)?);
     let repository = located.target.repository();
-    // A pull is asked for by somebody who wants the newest, so tags are always asked.
+    // A pull always resolves the tag again: the caller wants the newest version.
     let mut digest = inner.resolve(&located).await.map_err(at(Stage::Resolve))?;
     let (session, mut bytes) = inner
         .first_manifest(&located, &digest)
@@ -286,7 +286,7 @@ async fn pull(
         .map_err(at(Stage::Fetch))?;
     let not_a_plugin = |problem| (Stage::Inspect, Cause::NotAPlugin(problem));
     let mut unpacked = artifact::unpack(&bytes).map_err(not_a_plugin)?;
-    if let Unpacked::One(only) = unpacked {
+    if let Unpacked::SingleEntryIndex(only) = unpacked {
         bytes = inner
             .manifest(&session, repository, &only)
             .await
@@ -295,9 +295,9 @@ async fn pull(
         unpacked = artifact::unpack(&bytes).map_err(not_a_plugin)?;
     }
     let Unpacked::Plugin(contents) = unpacked else {
-        return Err(not_a_plugin("its index leads to another index".to_owned()));
+        return Err(not_a_plugin("the index contains another index".to_owned()));
     };
-    let Contents {
+    let PluginManifest {
         layer,
         config,
         annotations,
@@ -314,43 +314,44 @@ async fn pull(
         .blob(&session, repository, &layer, rule.max_bytes)
         .await;
     let component = component.map_err(at(Stage::Fetch))?;
-    let verdict = verdict(&session, repository, &digest, &bytes, rule).await?;
+    let signature_status = check_signatures(&session, repository, &digest, &bytes, rule).await?;
     Ok(PulledPlugin {
         bytes: component,
         layer_digest: layer.digest,
         manifest_digest: digest,
         annotations,
-        verdict,
+        signature_status,
         admitted_by: rule.prefix.clone(),
     })
 }
 
-async fn verdict(
+/// Verifies the signatures as the rule requires.
+async fn check_signatures(
     session: &Session,
     repository: &str,
     digest: &Digest,
     manifest: &[u8],
     rule: &Rule,
-) -> Result<Verdict, StageFailure> {
+) -> Result<SignatureStatus, StageFailure> {
     let verification = &rule.verification;
     if verification.level == Level::Skip {
-        return Ok(Verdict::Skipped);
+        return Ok(SignatureStatus::Skipped);
     }
     match signature::verify(session, repository, digest, manifest, verification).await {
-        Ok(keys) => Ok(Verdict::Signed(keys)),
+        Ok(keys) => Ok(SignatureStatus::Signed(keys)),
         Err(error) if verification.level == Level::Audit => {
-            tracing::warn!(%digest, %error, "a plugin without the wanted signatures is used (audit)");
-            Ok(Verdict::Audited(error.to_string()))
+            tracing::warn!(%digest, %error, "using a plugin without the required signatures because the level is audit");
+            Ok(SignatureStatus::Audited(error.to_string()))
         }
         Err(error) => Err((Stage::Verify, error.into())),
     }
 }
 
-/// A refusal belongs to its own step, wherever it came up.
-fn stage_of(error: &RegistryError, otherwise: Stage) -> Stage {
+/// The stage of an error. Denied access always belongs to authenticate.
+fn stage_of(error: &RegistryError, current: Stage) -> Stage {
     match error {
         RegistryError::Unauthorized { .. } => Stage::Authenticate,
-        _ => otherwise,
+        _ => current,
     }
 }
 

@@ -1,28 +1,29 @@
-//! Which plugins may be loaded, and on what terms. Default is deny; the longest prefix decides.
+//! The plugin policy: which plugins may be loaded. Default is deny; the rule with the longest prefix
+//! applies.
 
-use crate::mirror::under_prefix;
+use crate::mirror::strip_path_prefix;
 use crate::reference::Reference;
 use crate::signature::Verification;
 
-/// 4 MiB: three times the largest adapter we ship.
+/// 4 MiB: three times the size of the largest built-in adapter.
 const DEFAULT_MAX_BYTES: u64 = 4 << 20;
 
-/// The terms for everything under one prefix.
+/// The rule for plugins with one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// `registry`, `registry/path` or `registry/path/repository`, compared by whole path components with
-    /// the reference as it was written, before any mirror.
+    /// the reference in the resource, before the mirror rewrite.
     pub prefix: String,
     /// Whether tags are refused.
     pub require_digest: bool,
-    /// The largest component.
+    /// The size limit of a component.
     pub max_bytes: u64,
-    /// Whose signatures are wanted.
+    /// The required signatures.
     pub verification: Verification,
 }
 
 impl Rule {
-    /// Tags allowed, default size.
+    /// A rule that allows tags, with the default size limit.
     pub fn new(prefix: impl Into<String>, verification: Verification) -> Self {
         let max_bytes = DEFAULT_MAX_BYTES;
         Self {
@@ -34,38 +35,39 @@ impl Rule {
     }
 }
 
-/// All rules of an installation.
+/// The rules of an installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// In any order.
+    /// The rules, in any order.
     pub rules: Vec<Rule>,
 }
 
-/// Why a reference may not be loaded.
+/// Why a plugin may not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// No rule allows it.
+    /// No rule matches the reference.
     #[error(
-        "no rule allows plugins from {name}; ask the cluster's administrator to add a rule for a prefix of it"
+        "no rule allows plugins from {name}; ask the cluster administrator to add a rule for a prefix of it"
     )]
     NoRule {
         /// Registry and repository.
         name: String,
     },
-    /// The rule wants a digest.
-    #[error(
-        "the rule for {prefix} accepts digests only; write the reference as repository@sha256:…"
-    )]
-    DigestWanted {
+    /// The rule requires a digest.
+    #[error("the rule for {prefix} requires a digest; write the reference as repository@sha256:…")]
+    DigestRequired {
         /// The rule's prefix.
         prefix: String,
     },
-    /// It is larger than the rule allows.
-    #[error("the component has {size} bytes and the rule for {prefix} allows {limit}")]
+    /// The component is larger than the rule allows.
+    #[error(
+        "the component has {size} bytes, and the rule for {prefix} allows {limit}; make it smaller, or ask the \
+         cluster administrator to raise the limit"
+    )]
     TooLarge {
         /// The rule's prefix.
         prefix: String,
-        /// From the manifest.
+        /// The size in the manifest.
         size: u64,
         /// The rule's limit.
         limit: u64,
@@ -73,17 +75,17 @@ pub enum Denied {
 }
 
 impl Policy {
-    /// The rule for a reference.
+    /// Finds the rule for a reference and checks its requirements.
     pub fn admit(&self, reference: &Reference) -> Result<&Rule, Denied> {
         let name = reference.name();
         let matching = self
             .rules
             .iter()
-            .filter(|rule| under_prefix(&name, rule.prefix.trim_end_matches('/')).is_some());
+            .filter(|rule| strip_path_prefix(&name, rule.prefix.trim_end_matches('/')).is_some());
         let rule = matching.max_by_key(|rule| rule.prefix.trim_end_matches('/').len());
         let rule = rule.ok_or(Denied::NoRule { name })?;
         if rule.require_digest && reference.digest().is_none() {
-            return Err(Denied::DigestWanted {
+            return Err(Denied::DigestRequired {
                 prefix: rule.prefix.clone(),
             });
         }
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_allowed_by_default_and_the_longest_prefix_decides() {
+    fn nothing_is_allowed_by_default_and_the_longest_prefix_applies() {
         let reference: Reference = "ghcr.io/acme/adapters/x:1".parse().unwrap();
         assert!(matches!(
             Policy::default().admit(&reference),
@@ -147,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_insist_on_digests() {
+    fn a_rule_may_require_digests() {
         let mut rule = Rule::new("ghcr.io", Verification::skip());
         rule.require_digest = true;
         let policy = Policy { rules: vec![rule] };
         let tagged: Reference = "ghcr.io/a:1".parse().unwrap();
         assert!(matches!(
             policy.admit(&tagged),
-            Err(Denied::DigestWanted { .. })
+            Err(Denied::DigestRequired { .. })
         ));
         assert!(policy.admit(&tagged.at(&crate::Digest::of(b"x"))).is_ok());
     }

@@ -1,17 +1,18 @@
-//! Image and artifact references, as people write them in resources.
+//! Image and artifact references.
 //!
-//! In: `starter`, `ghcr.io/acme/plugin:1.2`, `host:5000/team/x@sha256:…`. Out: registry, repository, tag
-//! and digest, with the defaults the kubelet applies (`docker.io`, `library/`, `latest`).
+//! Parses references such as `starter`, `ghcr.io/acme/plugin:1.2` and `host:5000/team/x@sha256:…` into
+//! registry, repository, tag and digest, with the defaults of the kubelet (`docker.io`, `library/`,
+//! `latest`).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::digest::Digest;
 
-/// The registry that a name without a host means.
+/// The registry of a reference without a host.
 pub(crate) const DEFAULT_REGISTRY: &str = "docker.io";
 
-/// A parsed reference. `Display` writes it in full.
+/// A parsed reference. `Display` prints it in full.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
     registry: String,
@@ -20,9 +21,9 @@ pub struct Reference {
     digest: Option<Digest>,
 }
 
-/// Why a text is not a reference.
+/// A string is not a valid reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not an image reference: {problem}; {fix}")]
+#[error("{text:?} is not a valid image reference: {problem}; {fix}")]
 pub struct ParseReferenceError {
     text: String,
     problem: &'static str,
@@ -30,32 +31,32 @@ pub struct ParseReferenceError {
 }
 
 impl Reference {
-    /// Host and port as written, for example `docker.io` or `registry.local:5000`.
+    /// Host and port, for example `docker.io` or `registry.local:5000`.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// The path of the repository inside the registry.
+    /// The repository in the registry.
     pub fn repository(&self) -> &str {
         &self.repository
     }
 
-    /// Registry and repository in one text: what prefixes of policies and mirrors are compared with.
+    /// `registry/repository`. The prefixes of policies and mirrors are compared with it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// The tag, when one was written or implied.
+    /// The tag, if the reference has one or `latest` is implied.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// The digest, when the reference is pinned.
+    /// The digest, if the reference is pinned.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
 
-    /// The same repository, pinned to a digest, without a tag.
+    /// The same repository pinned to a digest, without a tag.
     pub fn at(&self, digest: &Digest) -> Self {
         Self {
             tag: None,
@@ -64,7 +65,7 @@ impl Reference {
         }
     }
 
-    /// The same repository under another tag, not pinned.
+    /// The same repository with another tag, without a digest.
     pub(crate) fn with_tag(&self, tag: &str) -> Result<Self, ParseReferenceError> {
         check_tag(tag).map_err(|(problem, fix)| ParseReferenceError {
             text: format!("{}:{tag}", self.name()),
@@ -79,7 +80,7 @@ impl Reference {
     }
 
     /// The same tag and digest in another repository. `name` is `registry/repository`.
-    pub(crate) fn moved_to(&self, name: &str) -> Result<Self, ParseReferenceError> {
+    pub(crate) fn with_name(&self, name: &str) -> Result<Self, ParseReferenceError> {
         let target: Self = name.parse()?;
         Ok(Self {
             tag: self.tag.clone(),
@@ -88,8 +89,8 @@ impl Reference {
         })
     }
 
-    /// What the registry's API calls the thing: the digest when there is one, else the tag.
-    pub(crate) fn selector(&self) -> String {
+    /// The digest if there is one, otherwise the tag. The registry API calls this the reference.
+    pub(crate) fn tag_or_digest(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
             (None, Some(tag)) => tag.clone(),
@@ -129,14 +130,14 @@ fn parse(text: &str) -> Result<Reference, Problem> {
     const SHAPE: &str = "write [registry/]repository[:tag][@sha256:digest]";
     if text.contains("://") {
         return Err((
-            "it starts with a scheme",
+            "it starts with a URL scheme",
             "remove everything up to and including \"://\"",
         ));
     }
     let (rest, digest) = match text.split_once('@') {
         Some((rest, digest)) => {
             let problem = (
-                "its digest is not a sha256 digest",
+                "the digest is not a valid sha256 digest",
                 "copy the digest in full",
             );
             (rest, Some(digest.parse().map_err(|_| problem)?))
@@ -153,17 +154,14 @@ fn parse(text: &str) -> Result<Reference, Problem> {
         None => (path, None),
     };
     if path.is_empty() {
-        return Err(("it has no repository", SHAPE));
+        return Err(("the repository is missing", SHAPE));
     }
     if path.len() > 255 {
-        return Err(("its repository is longer than 255 characters", SHAPE));
+        return Err(("the repository is longer than 255 characters", SHAPE));
     }
     if !path.split('/').all(is_path_component) {
         let fix = "use lower-case letters, digits and single separators (. _ -) between slashes";
-        return Err((
-            "its repository holds characters that registries do not accept",
-            fix,
-        ));
+        return Err(("the repository contains invalid characters", fix));
     }
     let repository = match registry {
         DEFAULT_REGISTRY if !path.contains('/') => format!("library/{path}"),
@@ -182,7 +180,7 @@ fn parse(text: &str) -> Result<Reference, Problem> {
     })
 }
 
-/// The first component is a host when it could not be a repository of the default registry.
+/// Splits the registry off. The first component is a host if it cannot be a repository name.
 fn split_registry(text: &str) -> (&str, &str) {
     match text.split_once('/') {
         Some(("index.docker.io", path)) => (DEFAULT_REGISTRY, path),
@@ -196,7 +194,10 @@ fn split_registry(text: &str) -> (&str, &str) {
 }
 
 fn check_registry(registry: &str) -> Result<(), Problem> {
-    let problem = ("its registry is not a host name", "write host or host:port");
+    let problem = (
+        "the registry is not a valid host",
+        "write host or host:port",
+    );
     let (host, port) = match registry.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or(problem)?;
@@ -228,11 +229,11 @@ fn check_tag(tag: &str) -> Result<(), Problem> {
     if ok {
         Ok(())
     } else {
-        Err(("its tag is not one that registries accept", fix))
+        Err(("the tag is invalid", fix))
     }
 }
 
-/// `[a-z0-9]+` joined by one dot, one or two underscores, or dashes, as in the distribution spec.
+/// `[a-z0-9]+` separated by one dot, one or two underscores, or dashes, as in the distribution spec.
 fn is_path_component(component: &str) -> bool {
     let mut runs = component.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
     let edges_ok = !component.is_empty()
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_reference_keeps_its_tag_and_gets_none_by_default() {
+    fn a_pinned_reference_keeps_its_tag_and_gets_no_default_tag() {
         let digest = Digest::of(b"x");
         assert_eq!(
             full(&format!("ghcr.io/a/b@{digest}")),
@@ -272,13 +273,13 @@ mod tests {
         );
         let both: Reference = format!("ghcr.io/a/b:1@{digest}").parse().unwrap();
         assert_eq!(
-            (both.tag(), both.selector()),
+            (both.tag(), both.tag_or_digest()),
             (Some("1"), digest.to_string())
         );
     }
 
     #[test]
-    fn what_no_registry_accepts_is_refused_with_a_fix() {
+    fn invalid_references_are_refused_with_a_fix() {
         for text in [
             "",
             "https://ghcr.io/a/b",

@@ -1,8 +1,8 @@
-//! The distribution protocol, spoken to one registry with one credential.
+//! A client of the OCI distribution protocol for one registry and one credential.
 //!
-//! A session owns its connections, its tokens and its judgement of addresses, so nothing that one
-//! credential obtained can be used under another. A refused credential is an error: a session never
-//! tries again as somebody else, nor as nobody.
+//! A session owns its connections, its tokens and its address guard, so that nothing obtained with one
+//! credential is used with another. A refused credential is an error: a session never retries with
+//! another credential or anonymously.
 
 use std::collections::BTreeMap;
 
@@ -14,44 +14,45 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use crate::credentials::Candidate;
-use crate::digest::{Digest, Hashing};
+use crate::digest::{Digest, Hasher};
 use crate::error::Error;
-use crate::guard::is_plain;
+use crate::guard::is_plain_http;
 use crate::manifest::{ACCEPT_MANIFESTS, Descriptor, Document, Index};
 use crate::reference::DEFAULT_REGISTRY;
 use crate::settings::Settings;
-use crate::transport::{Call, Transport, read_body};
+use crate::transport::{Request, Transport, read_body};
 
 mod authorization;
 mod blob;
 mod upload;
 
-use authorization::Held;
-pub(crate) use blob::Blob;
+use authorization::CachedHeader;
+pub(crate) use blob::BlobReader;
 
-/// Token answers and error messages are small; more is not read.
-const SMALL_ANSWER: u64 = 1 << 20;
-/// What a request wants to do with a repository; tokens are per access.
+/// The size limit of token responses and error messages.
+const MAX_SMALL_RESPONSE_BYTES: u64 = 1 << 20;
+/// The access to a repository that a request needs. Tokens are valid for one kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Pull,
     Push,
 }
 
-/// See the module text.
+/// A session; see the module documentation.
 pub(crate) struct Session {
     registry: String,
     base: Url,
     candidate: Candidate,
     transport: Transport,
-    /// Authorization header by scope. Held while a token is fetched, so that many requests share one.
-    headers: Mutex<BTreeMap<String, Held>>,
+    /// Authorization headers by scope. Locked while a token is requested, so that concurrent requests
+    /// share one token.
+    headers: Mutex<BTreeMap<String, CachedHeader>>,
     manifest_limit: u64,
 }
 
-/// A manifest as the registry holds it.
+/// A manifest or index, and its digest.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct FetchedManifest {
     pub(crate) digest: Digest,
     pub(crate) bytes: Vec<u8>,
 }
@@ -68,11 +69,11 @@ impl Session {
             other => other,
         };
         let bad = |_| Error::Settings {
-            problem: format!("{host:?} is not a registry host"),
+            problem: format!("{host:?} is not a valid registry host"),
         };
         let mut base: Url = format!("https://{host}/v2/").parse().map_err(bad)?;
         let http: Url = format!("http://{host}/v2/").parse().map_err(bad)?;
-        if is_plain(&settings.plain_http, &http) {
+        if is_plain_http(&settings.plain_http, &http) {
             base = http;
         }
         let transport = Transport::new(base.host_str().unwrap_or_default(), settings, tls)?;
@@ -86,61 +87,61 @@ impl Session {
         })
     }
 
-    /// Registry and repository in one text.
+    /// `registry/repository`.
     pub(crate) fn name_of(&self, repository: &str) -> String {
         format!("{}/{repository}", self.registry)
     }
 
-    /// What this session shows to the registry.
+    /// The credential of this session.
     pub(crate) fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
-    /// The digest a tag points to, or the digest itself when it exists.
+    /// Requests the digest of a tag, or checks that a digest exists.
     pub(crate) async fn head_manifest(
         &self,
         repository: &str,
-        selector: &str,
+        tag_or_digest: &str,
     ) -> Result<Digest, Error> {
-        let at = self.at(repository, selector);
-        let url = self.url(&at, &[repository, "manifests", selector])?;
-        let call = Call::get(url, &at)
+        let at = self.at(repository, tag_or_digest);
+        let url = self.url(&at, &[repository, "manifests", tag_or_digest])?;
+        let request = Request::get(url, &at)
             .method(Method::HEAD)
             .accept(ACCEPT_MANIFESTS);
-        let response = self.request(repository, Access::Pull, &call).await?;
+        let response = self.send(repository, Access::Pull, &request).await?;
         let header = response.headers().get("docker-content-digest");
         match header.and_then(|value| value.to_str().ok()?.parse().ok()) {
             Some(digest) => Ok(digest),
-            // Old registries leave the header out; the bytes say it too.
-            None => Ok(self.get_manifest(repository, selector).await?.digest),
+            // Old registries omit the header. Fetch the manifest and hash it.
+            None => Ok(self.get_manifest(repository, tag_or_digest).await?.digest),
         }
     }
 
-    /// A manifest or index. Asked for by digest, its bytes are checked against it.
+    /// Fetches a manifest or index. If it is requested by digest, its content must match.
     pub(crate) async fn get_manifest(
         &self,
         repository: &str,
-        selector: &str,
-    ) -> Result<Stored, Error> {
-        let at = self.at(repository, selector);
-        let url = self.url(&at, &[repository, "manifests", selector])?;
-        let call = Call::get(url, &at).accept(ACCEPT_MANIFESTS);
-        let read = || self.read(repository, &call, self.manifest_limit).boxed();
+        tag_or_digest: &str,
+    ) -> Result<FetchedManifest, Error> {
+        let at = self.at(repository, tag_or_digest);
+        let url = self.url(&at, &[repository, "manifests", tag_or_digest])?;
+        let request = Request::get(url, &at).accept(ACCEPT_MANIFESTS);
+        let read = || self.read(repository, &request, self.manifest_limit).boxed();
         let bytes = self.retrying(read).await?;
         let digest = Digest::of(&bytes);
-        match selector.parse::<Digest>() {
-            Ok(wanted) if wanted != digest => Err(Error::DigestMismatch { at, found: digest }),
-            _ => Ok(Stored { digest, bytes }),
+        match tag_or_digest.parse::<Digest>() {
+            Ok(expected) if expected != digest => Err(Error::DigestMismatch { at, found: digest }),
+            _ => Ok(FetchedManifest { digest, bytes }),
         }
     }
 
-    /// Opens a blob for reading. The announced size must fit the descriptor and the limit.
+    /// Opens a blob for reading. Its size must match the descriptor and be within the limit.
     pub(crate) async fn open_blob(
         &self,
         repository: &str,
         descriptor: &Descriptor,
         limit: u64,
-    ) -> Result<Blob<'_>, Error> {
+    ) -> Result<BlobReader<'_>, Error> {
         let at = self.at(repository, &descriptor.digest.to_string());
         if descriptor.size > limit {
             return Err(Error::TooLarge { at, limit });
@@ -148,7 +149,7 @@ impl Session {
         let digest = descriptor.digest.to_string();
         let url = self.url(&at, &[repository, "blobs", &digest])?;
         let response = self
-            .request(repository, Access::Pull, &Call::get(url, &at))
+            .send(repository, Access::Pull, &Request::get(url, &at))
             .await?;
         match response.content_length() {
             Some(found) if found != descriptor.size => Err(Error::WrongLength {
@@ -156,17 +157,17 @@ impl Session {
                 expected: descriptor.size,
                 found,
             }),
-            _ => Ok(Blob {
+            _ => Ok(BlobReader {
                 session: self,
                 response,
-                hashing: Some(Hashing::default()),
+                hasher: Some(Hasher::default()),
                 descriptor: descriptor.clone(),
                 at,
             }),
         }
     }
 
-    /// A whole blob in memory.
+    /// Reads a whole blob into memory.
     pub(crate) async fn get_blob(
         &self,
         repository: &str,
@@ -184,7 +185,7 @@ impl Session {
         self.retrying(|| read().boxed()).await
     }
 
-    /// What refers to a manifest: the API's answer, or the fallback tag where there is no API.
+    /// The referrers of a manifest, from the referrers API or, without the API, from the fallback tag.
     pub(crate) async fn referrers(
         &self,
         repository: &str,
@@ -192,10 +193,10 @@ impl Session {
     ) -> Result<Vec<Descriptor>, Error> {
         let at = self.at(repository, &subject.to_string());
         let url = self.url(&at, &[repository, "referrers", &subject.to_string()])?;
-        let call = Call::get(url, &at).accept(crate::manifest::OCI_INDEX);
-        let answered = self.read(repository, &call, self.manifest_limit).await;
-        let bytes = match answered {
-            // No such API: 404 from most, another refusal from some.
+        let request = Request::get(url, &at).accept(crate::manifest::OCI_INDEX);
+        let response = self.read(repository, &request, self.manifest_limit).await;
+        let bytes = match response {
+            // No referrers API: most registries return 404, some another error.
             Err(Error::NotFound { .. } | Error::Refused { .. }) => {
                 let fallback = format!("sha256-{}", subject.hex());
                 match self.get_manifest(repository, &fallback).await {
@@ -208,12 +209,11 @@ impl Session {
         match Document::parse(&bytes) {
             Ok(Document::Index(Index { manifests })) => Ok(manifests),
             Ok(Document::Manifest(_)) => Ok(Vec::new()),
-            Err(problem) => Err(Error::BadAnswer { at, problem }),
+            Err(problem) => Err(Error::UnexpectedResponse { at, problem }),
         }
     }
 
-    /// Runs a read again while its failure looks temporary; `send` covers everything up to the
-    /// headers, this covers bodies that break off.
+    /// Retries a read whose response body ended early. `Transport::send` retries all earlier failures.
     pub(crate) async fn retrying<'a, T>(
         &self,
         operation: impl Fn() -> BoxFuture<'a, Result<T, Error>> + Send,
@@ -221,7 +221,7 @@ impl Session {
         let mut attempt = 1;
         loop {
             match operation().await {
-                Err(Error::CutShort { .. }) if self.transport.may_retry(attempt) => {
+                Err(Error::ConnectionLost { .. }) if self.transport.may_retry(attempt) => {
                     tokio::time::sleep(self.transport.backoff(attempt)).await;
                     attempt += 1;
                 }
@@ -230,31 +230,36 @@ impl Session {
         }
     }
 
-    async fn read(&self, repository: &str, call: &Call, limit: u64) -> Result<Vec<u8>, Error> {
-        let response = self.request(repository, Access::Pull, call).await?;
-        read_body(response, &call.at, limit, self.transport.timeouts).await
+    async fn read(
+        &self,
+        repository: &str,
+        request: &Request,
+        limit: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let response = self.send(repository, Access::Pull, request).await?;
+        read_body(response, &request.at, limit, self.transport.timeouts).await
     }
 
-    /// Sends with authorization, answers one challenge, and turns refusals into errors.
-    async fn request(
+    /// Sends a request with authorization, responds to one challenge, and maps the status to an error.
+    async fn send(
         &self,
         repository: &str,
         access: Access,
-        call: &Call,
+        request: &Request,
     ) -> Result<Response, Error> {
         let scope = match access {
             Access::Pull => format!("repository:{repository}:pull"),
             Access::Push => format!("repository:{repository}:pull,push"),
         };
-        let used = self.held(&scope).await;
-        let mut response = self.transport.send(call, used.as_ref()).await?;
+        let used = self.cached_header(&scope).await;
+        let mut response = self.transport.send(request, used.as_ref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             let header = self
-                .answer(&response, &scope, used.as_ref(), &call.at)
+                .respond_to_challenge(&response, &scope, used.as_ref(), &request.at)
                 .await?;
-            response = self.transport.send(call, Some(&header)).await?;
+            response = self.transport.send(request, Some(&header)).await?;
         }
-        let at = call.at.clone();
+        let at = request.at.clone();
         match response.status() {
             status if status.is_success() => Ok(response),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.unauthorized(at)),
@@ -277,10 +282,10 @@ impl Session {
         }
     }
 
-    /// The registry's own words, in one short line, without anything we sent as a credential.
+    /// The error message of the registry, as one short line without the secrets of the credential.
     async fn message_of(&self, response: Response, at: &str) -> String {
         #[derive(Deserialize, Default)]
-        struct Answer {
+        struct ErrorResponse {
             #[serde(default)]
             errors: Vec<Problem>,
         }
@@ -290,13 +295,19 @@ impl Session {
             code: String,
             message: String,
         }
-        let read = read_body(response, at, SMALL_ANSWER, self.transport.timeouts).await;
-        let answer: Answer = read
+        let read = read_body(
+            response,
+            at,
+            MAX_SMALL_RESPONSE_BYTES,
+            self.transport.timeouts,
+        )
+        .await;
+        let response: ErrorResponse = read
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
-        let Some(Problem { code, message }) = answer.errors.into_iter().next() else {
-            return "no reason given".to_owned();
+        let Some(Problem { code, message }) = response.errors.into_iter().next() else {
+            return "the response has no error message".to_owned();
         };
         let mut text = format!("{code} {message}");
         for secret in self.candidate.credential.secrets() {
@@ -310,21 +321,21 @@ impl Session {
             .to_owned()
     }
 
-    fn at(&self, repository: &str, selector: &str) -> String {
-        let joint = if selector.starts_with("sha256:") {
+    fn at(&self, repository: &str, tag_or_digest: &str) -> String {
+        let separator = if tag_or_digest.starts_with("sha256:") {
             '@'
         } else {
             ':'
         };
-        format!("{}/{repository}{joint}{selector}", self.registry)
+        format!("{}/{repository}{separator}{tag_or_digest}", self.registry)
     }
 
     fn url(&self, at: &str, path: &[&str]) -> Result<Url, Error> {
         self.base
             .join(&path.join("/"))
-            .map_err(|_| Error::BadAnswer {
+            .map_err(|_| Error::UnexpectedResponse {
                 at: at.to_owned(),
-                problem: "its name does not fit into a URL".to_owned(),
+                problem: "its name cannot be part of a URL".to_owned(),
             })
     }
 }

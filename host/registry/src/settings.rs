@@ -1,4 +1,4 @@
-//! Everything an installer can say about registries, with the defaults we ship.
+//! The settings of the registry client, with their defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,41 +6,42 @@ use std::time::Duration;
 use cap_std::fs::Dir;
 use url::Url;
 
-use crate::guard::{Allowed, Network, SystemNetwork};
+use crate::guard::{AllowedAddress, Network, SystemNetwork};
 use crate::manifest::Platform;
 use crate::mirror::Mirrors;
 
-/// How registries are reached and how much is accepted from them.
+/// How the client connects to registries, and its limits.
 #[derive(Clone)]
 pub struct Settings {
-    /// Prefix rewrites.
+    /// The mirrors.
     pub mirrors: Mirrors,
-    /// Extra certificate authorities, PEM, trusted besides those of the system.
+    /// CA certificates in PEM that are trusted in addition to those of the system.
     pub extra_ca: Vec<u8>,
-    /// Hosts (`host` or `host:port`) spoken to over plain HTTP. Everything else is HTTPS.
+    /// Hosts (`host` or `host:port`) that use plain HTTP. All others use HTTPS.
     pub plain_http: Vec<String>,
     /// Proxies, normally from the environment.
     pub proxy: ProxySettings,
-    /// Addresses that are allowed although they are loopback, or deeper than the registry's own.
-    pub allowed: Vec<Allowed>,
+    /// Addresses that are allowed although they are loopback addresses, or further inside the network than
+    /// the registry.
+    pub allowed: Vec<AllowedAddress>,
     /// Time limits.
     pub timeouts: Timeouts,
-    /// Second tries.
+    /// Retries.
     pub retry: Retry,
     /// Size limits.
     pub limits: Limits,
-    /// Which image of a multi-arch index is read.
+    /// The platform to select from an index.
     pub platform: Platform,
-    /// Where blobs are kept between runs; nowhere when absent.
+    /// The directory of the disk cache. Without it, nothing is cached on disk.
     pub cache_dir: Option<Arc<Dir>>,
-    /// How much may lie in `cache_dir`.
+    /// The size limit of `cache_dir`.
     pub cache_bytes: u64,
-    /// How long a tag's digest is believed before it is asked for again.
+    /// How long the digest of a tag is cached.
     pub tag_ttl: Duration,
-    /// Whether a cached digest is only given to a credential that the registry has let read it.
-    /// True where several tenants share the cache (the operator), false on one person's machine.
+    /// Whether cached content is returned only to credentials with which the registry grants access to
+    /// it. True if tenants share the cache (the operator), false on the machine of one user.
     pub check_access: bool,
-    /// Names to addresses.
+    /// Resolves host names.
     pub network: Arc<dyn Network>,
 }
 
@@ -65,14 +66,14 @@ impl Default for Settings {
     }
 }
 
-/// The three limits of a request, and of what a request is part of.
+/// The time limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// For establishing a connection.
     pub connect: Duration,
-    /// Between two reads.
+    /// Between two reads of a response.
     pub read: Duration,
-    /// For one whole operation, with its retries, tokens and redirects.
+    /// For a whole operation, including retries, token requests and redirects.
     pub total: Duration,
 }
 
@@ -86,40 +87,40 @@ impl Default for Timeouts {
     }
 }
 
-/// When and how often a request is tried again.
+/// How requests are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Tries in all, at least one.
+    /// The total number of attempts, at least one.
     pub attempts: u32,
-    /// Wait before the second try; doubles after that, with jitter.
-    pub first_wait: Duration,
-    /// The longest wait, also when the registry asks for more with `Retry-After`: beyond it the
-    /// request fails and the caller's own schedule takes over.
-    pub longest_wait: Duration,
+    /// The delay before the second attempt. It doubles for each further attempt, with jitter.
+    pub initial_backoff: Duration,
+    /// The longest delay. If `Retry-After` is longer, the request fails and the caller decides when to
+    /// retry.
+    pub max_backoff: Duration,
 }
 
 impl Default for Retry {
     fn default() -> Self {
         Self {
             attempts: 3,
-            first_wait: Duration::from_millis(300),
-            longest_wait: Duration::from_secs(20),
+            initial_backoff: Duration::from_millis(300),
+            max_backoff: Duration::from_secs(20),
         }
     }
 }
 
-/// How much is read before a registry is disbelieved.
+/// The size limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A manifest or index. 4 MiB is what registries themselves accept.
+    /// A manifest or index. Registries accept at most 4 MiB.
     pub manifest_bytes: u64,
-    /// An image's config blob, labels included.
+    /// The config blob of an image, including its labels.
     pub config_bytes: u64,
-    /// A decoded base configuration, from a label or a file. The largest shipped one is 60 KB.
+    /// A decoded base configuration. The largest published one has 60 KB.
     pub base_bytes: u64,
-    /// A layer as stored. A layer made for the configuration is a few KB.
+    /// A compressed layer. A layer made for the configuration has a few KB.
     pub layer_bytes: u64,
-    /// The same layer unpacked.
+    /// An uncompressed layer.
     pub unpacked_bytes: u64,
 }
 
@@ -135,20 +136,21 @@ impl Default for Limits {
     }
 }
 
-/// Proxies by scheme of the target.
+/// Proxies, by the URL scheme of the registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxySettings {
     /// For `https` registries.
     pub https: Option<Url>,
     /// For plain `http` registries.
     pub http: Option<Url>,
-    /// Hosts, domains and networks reached without a proxy, comma separated.
+    /// Hosts, domains and networks that are reached without a proxy, separated by commas.
     pub no_proxy: String,
 }
 
 impl ProxySettings {
     /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or their lower-case forms, from a lookup
-    /// such as `|name| std::env::var(name).ok()`. A value that is no URL is reported by its name.
+    /// such as `|name| std::env::var(name).ok()`. The error for an invalid URL names the variable only,
+    /// because the value may contain a password.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, crate::Error> {
         let value = |name: &str| {
             let found = lookup(name).or_else(|| lookup(&name.to_lowercase()));
@@ -164,7 +166,9 @@ impl ProxySettings {
                 format!("http://{text}")
             };
             full.parse().map(Some).map_err(|_| crate::Error::Settings {
-                problem: format!("{name} is not a URL; write http://host:port"),
+                problem: format!(
+                    "environment variable {name} is not a valid URL; write http://host:port"
+                ),
             })
         };
         Ok(Self {
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_no_url_is_named_without_its_value() {
+    fn an_invalid_proxy_url_is_reported_without_its_value() {
         let lookup = |name: &str| (name == "HTTP_PROXY").then(|| "http://user:pw@:::".to_owned());
         let error = ProxySettings::from_variables(lookup)
             .unwrap_err()

@@ -1,7 +1,7 @@
-//! One HTTP exchange with everything that can happen on the way: redirects, retries, limits.
+//! Sends HTTP requests, with redirects, retries and limits.
 //!
-//! Every hop passes the [`HopGuard`]. Redirects are followed here and not by the HTTP client, because
-//! each of them must be judged, and because credentials stay at the origin they were meant for.
+//! The [`AddressGuard`] checks every request. Redirects are followed here and not by the HTTP client,
+//! because the guard must check each of them, and because credentials are sent to their origin only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use crate::error::{Error, from_transport};
-use crate::guard::{GuardedResolver, HopGuard};
+use crate::guard::{AddressGuard, GuardedResolver};
 use crate::settings::{ProxySettings, Retry, Settings, Timeouts};
 
-/// Storage backends need one redirect; more than a few is a loop.
+/// The most redirects that are followed. Storage backends need one.
 const MAX_REDIRECTS: usize = 5;
 
-/// A request, ready to be sent as often as needed.
-pub(crate) struct Call {
+/// A request that can be sent several times.
+pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) accept: Option<&'static str>,
     pub(crate) body: Option<(String, Bytes)>,
-    /// What is asked for, in words for errors.
+    /// The requested manifest or blob, for errors.
     pub(crate) at: String,
 }
 
-impl Call {
+impl Request {
     pub(crate) fn get(url: Url, at: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
@@ -61,19 +61,19 @@ impl Call {
 /// The HTTP client of one registry and one credential.
 pub(crate) struct Transport {
     client: reqwest::Client,
-    guard: Arc<HopGuard>,
+    guard: Arc<AddressGuard>,
     pub(crate) timeouts: Timeouts,
     retry: Retry,
 }
 
 impl Transport {
-    /// Connections are not shared between credentials, so neither are proxies' or servers' views of them.
+    /// Builds a client. Each credential has its own, so that no connection is shared between credentials.
     pub(crate) fn new(
         registry_host: &str,
         settings: &Settings,
         tls: rustls::ClientConfig,
     ) -> Result<Self, Error> {
-        let guard = Arc::new(HopGuard::new(
+        let guard = Arc::new(AddressGuard::new(
             registry_host,
             settings.allowed.clone(),
             settings.plain_http.clone(),
@@ -94,7 +94,7 @@ impl Transport {
             builder = builder.proxy(proxy);
         }
         let client = builder.build().map_err(|error| Error::Settings {
-            problem: format!("no HTTP client can be made: {}", error.without_url()),
+            problem: format!("failed to build the HTTP client: {}", error.without_url()),
         })?;
         Ok(Self {
             client,
@@ -104,31 +104,31 @@ impl Transport {
         })
     }
 
-    /// Sends until there is an answer that a second try would not change.
+    /// Sends a request. Retries transient errors, server errors and rate limits.
     pub(crate) async fn send(
         &self,
-        call: &Call,
+        request: &Request,
         authorization: Option<&HeaderValue>,
     ) -> Result<Response, Error> {
-        // An upload that arrived must not arrive twice.
-        let repeatable = matches!(call.method, Method::GET | Method::HEAD);
+        // An upload must not be sent twice.
+        let is_repeatable = matches!(request.method, Method::GET | Method::HEAD);
         let mut attempt = 1;
         loop {
-            let wait = match self.follow(call, authorization).await {
-                Ok(response) => match pause(&response) {
+            let wait = match self.send_following_redirects(request, authorization).await {
+                Ok(response) => match retry_after(&response) {
                     None => return Ok(response),
-                    Some(asked) => {
-                        let error = failure(&call.at, &response, asked);
-                        let too_long = asked.is_some_and(|wait| wait > self.retry.longest_wait);
+                    Some(wait) => {
+                        let error = error_of(&request.at, &response, wait);
+                        let is_too_long = wait.is_some_and(|wait| wait > self.retry.max_backoff);
                         let is_limit = response.status() == StatusCode::TOO_MANY_REQUESTS;
-                        if too_long || !(repeatable || is_limit) || !self.may_retry(attempt) {
+                        if is_too_long || !(is_repeatable || is_limit) || !self.may_retry(attempt) {
                             return Err(error);
                         }
-                        asked.unwrap_or_else(|| self.backoff(attempt))
+                        wait.unwrap_or_else(|| self.backoff(attempt))
                     }
                 },
-                Err(error) if repeatable && error.is_transient() && self.may_retry(attempt) => {
-                    tracing::debug!(at = %call.at, attempt, reason = error.reason(), "trying again");
+                Err(error) if is_repeatable && error.is_transient() && self.may_retry(attempt) => {
+                    tracing::debug!(at = %request.at, attempt, reason = error.reason(), "retrying the request");
                     self.backoff(attempt)
                 }
                 Err(error) => return Err(error),
@@ -142,40 +142,40 @@ impl Transport {
         attempt < self.retry.attempts
     }
 
-    /// Doubling waits, each shortened by a random half, so that many waiters do not come back at once.
+    /// Exponential backoff with jitter of up to half of the delay.
     pub(crate) fn backoff(&self, attempt: u32) -> Duration {
-        let full = self.retry.first_wait * 2u32.saturating_pow(attempt - 1);
-        full.min(self.retry.longest_wait)
+        let full = self.retry.initial_backoff * 2u32.saturating_pow(attempt - 1);
+        full.min(self.retry.max_backoff)
             .mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    async fn follow(
+    async fn send_following_redirects(
         &self,
-        call: &Call,
+        request: &Request,
         authorization: Option<&HeaderValue>,
     ) -> Result<Response, Error> {
-        let mut url = call.url.clone();
+        let mut url = request.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let blocked = |source| Error::Blocked {
-                at: call.at.clone(),
+                at: request.at.clone(),
                 source,
             };
-            self.guard.check(&url).await.map_err(blocked)?;
-            let mut request = self.client.request(call.method.clone(), url.clone());
-            if let Some(accept) = call.accept {
-                request = request.header(ACCEPT, accept);
+            self.guard.check_url(&url).await.map_err(blocked)?;
+            let mut builder = self.client.request(request.method.clone(), url.clone());
+            if let Some(accept) = request.accept {
+                builder = builder.header(ACCEPT, accept);
             }
-            if let Some((media_type, body)) = &call.body {
-                request = request.header(CONTENT_TYPE, media_type).body(body.clone());
+            if let Some((media_type, body)) = &request.body {
+                builder = builder.header(CONTENT_TYPE, media_type).body(body.clone());
             }
-            if let Some(value) = authorization.filter(|_| url.origin() == call.url.origin()) {
-                request = request.header(AUTHORIZATION, value);
+            if let Some(value) = authorization.filter(|_| url.origin() == request.url.origin()) {
+                builder = builder.header(AUTHORIZATION, value);
             }
-            let sent = request.send().await;
+            let sent = builder.send().await;
             let response =
-                sent.map_err(|error| from_transport(&call.at, error, self.timeouts.read))?;
+                sent.map_err(|error| from_transport(&request.at, error, self.timeouts.read))?;
             let is_redirect = response.status().is_redirection()
-                && matches!(call.method, Method::GET | Method::HEAD);
+                && matches!(request.method, Method::GET | Method::HEAD);
             if !is_redirect {
                 return Ok(response);
             }
@@ -185,36 +185,36 @@ impl Transport {
                 .and_then(|v| v.to_str().ok());
             url = location
                 .and_then(|text| url.join(text).ok())
-                .ok_or_else(|| Error::BadAnswer {
-                    at: call.at.clone(),
-                    problem: "a redirect without a usable address".to_owned(),
+                .ok_or_else(|| Error::UnexpectedResponse {
+                    at: request.at.clone(),
+                    problem: "the redirect has no valid Location header".to_owned(),
                 })?;
         }
-        Err(Error::BadAnswer {
-            at: call.at.clone(),
+        Err(Error::UnexpectedResponse {
+            at: request.at.clone(),
             problem: format!("more than {MAX_REDIRECTS} redirects"),
         })
     }
 }
 
-/// `Some` when the answer asks for a second try, with the wait it asks for. `Retry-After` as a date is
-/// read as "a while": registries send seconds.
-fn pause(response: &Response) -> Option<Option<Duration>> {
+/// `Some` if the request may be retried, with the delay in `Retry-After`. A date in `Retry-After` is
+/// ignored: registries send seconds.
+fn retry_after(response: &Response) -> Option<Option<Duration>> {
     let status = response.status();
-    let again = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    again.then(|| {
+    let may_retry = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    may_retry.then(|| {
         let header = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
         header.trim().parse().ok().map(Duration::from_secs)
     })
 }
 
-fn failure(at: &str, response: &Response, retry_after: Option<Duration>) -> Error {
+fn error_of(at: &str, response: &Response, retry_after: Option<Duration>) -> Error {
     match response.status() {
         StatusCode::TOO_MANY_REQUESTS => Error::TooManyRequests {
             at: at.to_owned(),
             retry_after,
         },
-        status => Error::Failed {
+        status => Error::ServerError {
             at: at.to_owned(),
             status: status.as_u16(),
         },
@@ -228,7 +228,7 @@ fn proxies(settings: &ProxySettings) -> Result<Vec<reqwest::Proxy>, Error> {
         no_proxy,
     } = settings;
     let bad = |_| Error::Settings {
-        problem: "a proxy address cannot be used".to_owned(),
+        problem: "the proxy URL is invalid; write http://host:port".to_owned(),
     };
     let exceptions = reqwest::NoProxy::from_string(no_proxy);
     let mut all = Vec::new();
@@ -249,27 +249,29 @@ fn proxies(settings: &ProxySettings) -> Result<Vec<reqwest::Proxy>, Error> {
     Ok(all)
 }
 
-/// TLS with the one crypto provider of this program, the system's authorities and the installer's.
+/// The TLS configuration: ring as the crypto provider, and the CAs of the system and the installer.
 pub(crate) fn tls_config(extra_ca: &[u8]) -> Result<rustls::ClientConfig, Error> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
 
     let settings = |problem: String| Error::Settings { problem };
     let mut roots = rustls::RootCertStore::empty();
-    // A system without authorities is normal in a minimal image; the bundle may be all there is.
+    // A minimal image has no system CAs. Then the bundle of the installer is the only source.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let mut added = 0;
     for certificate in CertificateDer::pem_slice_iter(extra_ca) {
         let certificate =
-            certificate.map_err(|_| settings("the CA bundle is not PEM".to_owned()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| settings(format!("a certificate of the CA bundle: {error}")))?;
+            certificate.map_err(|_| settings("the CA bundle is not valid PEM".to_owned()))?;
+        roots.add(certificate).map_err(|error| {
+            settings(format!(
+                "the CA bundle contains an invalid certificate: {error}"
+            ))
+        })?;
         added += 1;
     }
     if added == 0 && !extra_ca.trim_ascii().is_empty() {
         return Err(settings(
-            "the CA bundle holds no certificate; give PEM text".to_owned(),
+            "the CA bundle contains no certificate; provide PEM certificates".to_owned(),
         ));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -281,7 +283,7 @@ pub(crate) fn tls_config(extra_ca: &[u8]) -> Result<rustls::ClientConfig, Error>
     Ok(config)
 }
 
-/// Reads a whole answer, refusing to read more than `limit`.
+/// Reads a response body of at most `limit` bytes.
 pub(crate) async fn read_body(
     mut response: Response,
     at: &str,
@@ -308,7 +310,7 @@ pub(crate) async fn read_body(
     Ok(bytes)
 }
 
-/// The next piece of an answer; a broken connection is told apart from a slow one.
+/// The next chunk of a response body.
 pub(crate) async fn next_chunk(
     response: &mut Response,
     at: &str,
@@ -323,7 +325,7 @@ pub(crate) async fn next_chunk(
                 at: at.to_owned(),
                 limit: timeouts.read,
             },
-            false => Error::CutShort {
+            false => Error::ConnectionLost {
                 at: at.to_owned(),
                 received,
             },
@@ -335,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ca_bundle_that_is_none_is_refused_before_any_request() {
+    fn an_invalid_ca_bundle_is_refused_before_any_request() {
         assert!(tls_config(b"").is_ok());
         assert!(tls_config(b"\n \n").is_ok());
         let problem = |bytes: &[u8]| tls_config(bytes).unwrap_err().to_string();

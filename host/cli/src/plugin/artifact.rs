@@ -2,7 +2,7 @@
 
 use llsd_controller::load_pulled;
 use llsd_plugin::{Host, Limits, Plugin};
-use llsd_registry::{PulledPlugin, Reference, Verdict as Signatures};
+use llsd_registry::{PulledPlugin, Reference, SignatureStatus};
 use serde_json::{Value, json};
 
 use crate::registry::{Client, SignatureOptions};
@@ -61,18 +61,18 @@ fn as_text(reference: &Reference, pulled: &PulledPlugin) -> String {
         pulled.manifest_digest,
         pulled.layer_digest,
         pulled.bytes.len(),
-        match &pulled.verdict {
-            Signatures::Signed(keys) => keys.iter().cloned().collect::<Vec<_>>().join(", "),
-            Signatures::Audited(problem) => format!("nobody trusted: {problem}"),
-            Signatures::Skipped => "not looked at".to_owned(),
+        match &pulled.signature_status {
+            SignatureStatus::Signed(keys) => keys.iter().cloned().collect::<Vec<_>>().join(", "),
+            SignatureStatus::Audited(problem) => format!("nobody trusted: {problem}"),
+            SignatureStatus::Skipped => "not looked at".to_owned(),
         }
     )
 }
 
 fn as_json(reference: &Reference, pulled: &PulledPlugin) -> Value {
-    let signed_by = match &pulled.verdict {
-        Signatures::Signed(keys) => json!(keys),
-        Signatures::Audited(_) | Signatures::Skipped => json!([]),
+    let signed_by = match &pulled.signature_status {
+        SignatureStatus::Signed(keys) => json!(keys),
+        SignatureStatus::Audited(_) | SignatureStatus::Skipped => json!([]),
     };
     json!({
         "reference": reference.at(&pulled.manifest_digest).to_string(),

@@ -1,11 +1,11 @@
-//! Which key of a docker config speaks for which image: the kubelet's rules, without I/O.
+//! Matches the keys of a docker config with an image, by the rules of the kubelet.
 //!
-//! A key is `[scheme://]host[:port][/path]`. Hosts are compared label by label and may hold `*` inside a
-//! label, ports must be equal, and the key's path must be a prefix of the image's. Among the keys that
-//! match, the later in the alphabet comes first, so that a longer path precedes a shorter one.
+//! A key is `[scheme://]host[:port][/path]`. Hosts are compared label by label, and `*` matches any
+//! characters within a label. Ports must be equal, and the path of the key must be a prefix of the path
+//! of the image. Matching keys are sorted in reverse order, so that a longer path precedes a shorter one.
 
-/// A key as it is compared: no scheme, no `/v1` or `/v2` in front of the path.
-pub(super) fn normalise(key: &str) -> String {
+/// Normalizes a key: removes the scheme, and `/v1` or `/v2` before the path.
+pub(super) fn normalize(key: &str) -> String {
     let rest = key.split_once("://").map_or(key, |(_, rest)| rest);
     let (host, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
@@ -24,7 +24,8 @@ pub(super) fn normalise(key: &str) -> String {
     }
 }
 
-/// The keys that match, best first. Docker Hub answers to its historical key when nothing else does.
+/// The matching keys, the best match first. If no key matches Docker Hub, its historical key
+/// `index.docker.io` is used.
 pub(super) fn keys_for<'a>(keys: impl Iterator<Item = &'a String>, image: &str) -> Vec<&'a String> {
     let mut all: Vec<&String> = keys.collect();
     all.sort_by(|a, b| b.cmp(a));
@@ -61,7 +62,7 @@ fn matches(key: &str, image: &str) -> bool {
         && path.starts_with(key_path)
 }
 
-/// `*` stands for any run of characters, within one label of a host name.
+/// Matches a label of a host name with a pattern in which `*` matches any characters.
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -76,17 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemes_api_versions_and_final_slashes_do_not_matter() {
+    fn schemes_api_versions_and_final_slashes_are_ignored() {
         for key in [
             "https://index.docker.io/v1/",
             "http://index.docker.io/v2/",
             "index.docker.io/v1",
             "index.docker.io",
         ] {
-            assert_eq!(normalise(key), "index.docker.io", "{key}");
+            assert_eq!(normalize(key), "index.docker.io", "{key}");
         }
-        assert_eq!(normalise("https://ghcr.io/v2/acme/"), "ghcr.io/acme");
-        assert_eq!(normalise("ghcr.io/v1beta/x"), "ghcr.io/v1beta/x");
+        assert_eq!(normalize("https://ghcr.io/v2/acme/"), "ghcr.io/acme");
+        assert_eq!(normalize("ghcr.io/v1beta/x"), "ghcr.io/v1beta/x");
     }
 
     #[test]
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_exact_path_comes_first() {
+    fn the_longer_path_comes_first() {
         let keys = ["ghcr.io", "ghcr.io/acme", "ghcr.io/acme/stack", "quay.io"].map(String::from);
         assert_eq!(
             keys_for(keys.iter(), "ghcr.io/acme/stack/starter"),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn docker_hub_is_found_under_its_historical_key_but_its_own_name_wins() {
+    fn docker_hub_matches_its_historical_key_only_if_its_own_name_is_missing() {
         let old = ["index.docker.io".to_owned()];
         assert_eq!(
             keys_for(old.iter(), "docker.io/library/x"),

@@ -56,7 +56,7 @@ fn secrets_are_tried_in_order_and_only_where_their_key_matches() {
 }
 
 #[test]
-fn anonymous_is_offered_only_when_nothing_matches() {
+fn anonymous_is_used_only_if_no_key_matches() {
     let keyring = keyring(&[r#"{"auths": {"ghcr.io": {"auth": "YTpi"}}}"#]);
     assert_eq!(
         found(&keyring, "quay.io/x"),
@@ -65,7 +65,7 @@ fn anonymous_is_offered_only_when_nothing_matches() {
 }
 
 #[test]
-fn the_old_format_and_docker_hubs_odd_key_are_understood() {
+fn the_legacy_format_and_the_historical_key_of_docker_hub_are_read() {
     let mut keyring = Keyring::empty();
     let data = BTreeMap::from([(
         ".dockercfg".to_owned(),
@@ -81,7 +81,7 @@ fn the_old_format_and_docker_hubs_odd_key_are_understood() {
 }
 
 #[test]
-fn tokens_are_kept_apart_from_passwords() {
+fn tokens_are_distinguished_from_passwords() {
     let keyring = keyring(&[
         r#"{"auths": {"a.example": {"identitytoken": "refresh", "auth": "MDA6"}, "b.example": {"registrytoken": "access"}}}"#,
     ]);
@@ -96,7 +96,7 @@ fn tokens_are_kept_apart_from_passwords() {
 }
 
 #[test]
-fn a_registry_left_to_a_helper_is_an_error_that_names_the_helper() {
+fn a_registry_with_a_credential_helper_is_an_error_that_names_the_helper() {
     let json = r#"{"credHelpers": {"123.dkr.ecr.eu-west-1.amazonaws.com": "ecr-login"},
                    "credsStore": "desktop", "auths": {"ghcr.io": {}}}"#;
     let mut keyring = Keyring::empty();
@@ -106,17 +106,17 @@ fn a_registry_left_to_a_helper_is_an_error_that_names_the_helper() {
     let error = |image: &str| keyring.lookup(&reference(image)).unwrap_err().to_string();
     assert_eq!(
         error("123.dkr.ecr.eu-west-1.amazonaws.com/x"),
-        "the docker config: credentials for 123.dkr.ecr.eu-west-1.amazonaws.com are left to the helper \
-         \"ecr-login\", which is not run here; put a user and password or a token for \
+        "the docker config: credentials for 123.dkr.ecr.eu-west-1.amazonaws.com are managed by the \
+         credential helper \"ecr-login\", which is not supported; put a user name and password, or a token, for \
          123.dkr.ecr.eu-west-1.amazonaws.com into a pull secret"
     );
     assert!(error("ghcr.io/x").contains("\"desktop\""));
-    // A store says nothing about registries nobody logged in to.
+    // A credential store applies only to registries with an entry.
     assert!(keyring.lookup(&reference("quay.io/x")).is_ok());
 }
 
 #[test]
-fn unreadable_secrets_say_where_and_never_what() {
+fn errors_of_invalid_secrets_contain_the_position_and_no_value() {
     let mut keyring = Keyring::empty();
     let mut add = |secret_type: &str, json: String| {
         keyring
@@ -149,7 +149,7 @@ fn unreadable_secrets_say_where_and_never_what() {
 }
 
 #[test]
-fn debug_output_holds_no_value() {
+fn debug_output_contains_no_value() {
     let json = format!(
         r#"{{"auths": {{"a": {{"username": "u", "password": "{CANARY}"}},
                        "b": {{"identitytoken": "{CANARY}"}}, "c": {{"registrytoken": "{CANARY}"}}}}}}"#

@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use super::*;
 
-const CAPS: Caps = Caps {
+const LIMITS: ScanLimits = ScanLimits {
     unpacked_bytes: 4 << 20,
     file_bytes: 1 << 10,
 };
@@ -14,7 +14,7 @@ const FILE: tar::EntryType = tar::EntryType::Regular;
 const HARD: tar::EntryType = tar::EntryType::Link;
 const SOFT: tar::EntryType = tar::EntryType::Symlink;
 
-/// Writes names as given, `..` and leading slashes included, which the builder would refuse.
+/// Writes names unchanged, including `..` and leading slashes, which the builder refuses.
 fn layer(entries: &[Entry<'_>]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, kind, content) in entries {
@@ -45,7 +45,11 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn find(bytes: &[u8], path: &str) -> Result<Found, Error> {
-    scan(bytes, &Wanted::Path(LayerPath::parse(path).unwrap()), CAPS)
+    scan(
+        bytes,
+        &FileQuery::Path(LayerPath::parse(path).unwrap()),
+        LIMITS,
+    )
 }
 
 fn content(bytes: &[u8], path: &str) -> Option<Vec<u8>> {
@@ -69,11 +73,11 @@ fn the_file_is_found_in_every_compression_and_spelling() {
             ("app", FILE, b"y"),
         ]);
         for bytes in [plain.clone(), gzip(&plain), zstd(&plain)] {
-            for asked in ["/app/run.yaml", "app/run.yaml", "./app/run.yaml"] {
+            for path in ["/app/run.yaml", "app/run.yaml", "./app/run.yaml"] {
                 assert_eq!(
-                    content(&bytes, asked).as_deref(),
+                    content(&bytes, path).as_deref(),
                     Some(YAML),
-                    "{spelling} {asked}"
+                    "{spelling} {path}"
                 );
             }
         }
@@ -81,7 +85,7 @@ fn the_file_is_found_in_every_compression_and_spelling() {
 }
 
 #[test]
-fn layers_of_many_members_or_frames_with_metadata_between_are_read_through() {
+fn layers_of_several_members_or_frames_with_metadata_between_them_are_read() {
     let plain = layer(&[("a", FILE, b"x"), ("run.yaml", FILE, YAML)]);
     let (head, tail) = plain.split_at(700);
     assert_eq!(
@@ -107,12 +111,12 @@ fn a_hard_link_gives_the_content_of_its_target() {
         ("etc/run.yaml", HARD, b"/opt/a.yaml"),
     ]);
     assert_eq!(content(&bytes, "etc/run.yaml").as_deref(), Some(YAML));
-    // A target that is not in front of the link must be looked for in a second pass.
+    // A target that does not precede the link needs a second pass.
     let later = layer(&[("etc/run.yaml", HARD, b"opt/b.yaml")]);
     let target = LayerPath::parse("opt/b.yaml").unwrap();
     assert_eq!(
         find(&later, "etc/run.yaml").unwrap(),
-        Found::Elsewhere(target)
+        Found::HardLink(target)
     );
 }
 
@@ -125,7 +129,7 @@ fn the_last_entry_for_a_path_counts() {
 }
 
 #[test]
-fn climbing_names_match_nothing_and_links_are_not_followed() {
+fn names_with_parent_components_match_nothing_and_links_are_not_followed() {
     let bytes = layer(&[
         ("app/../run.yaml", FILE, b"evil"),
         ("../run.yaml", FILE, b"evil"),
@@ -137,7 +141,7 @@ fn climbing_names_match_nothing_and_links_are_not_followed() {
     let link = layer(&[("run.yaml", SOFT, b"../../etc/shadow")]);
     assert_eq!(
         find(&link, "run.yaml").unwrap_err().to_string(),
-        "\"run.yaml\" in the layer is a symbolic link to \"../../etc/shadow\"; name the file itself"
+        "\"run.yaml\" in the layer is a symbolic link to \"../../etc/shadow\"; use the path of a regular file"
     );
     let climbing = layer(&[("run.yaml", HARD, b"../../etc/shadow")]);
     assert!(matches!(
@@ -147,7 +151,7 @@ fn climbing_names_match_nothing_and_links_are_not_followed() {
 }
 
 #[test]
-fn long_names_are_read_and_endless_ones_are_not() {
+fn long_names_are_read_up_to_a_limit() {
     let long = format!("{}/run.yaml", "deep/".repeat(40).trim_end_matches('/'));
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
@@ -187,21 +191,21 @@ fn a_second_size_for_one_entry_is_refused() {
 }
 
 #[test]
-fn bombs_stop_at_the_cap_in_both_compressions() {
+fn bombs_stop_at_the_limit_in_both_compressions() {
     let zeros = vec![0u8; 8 << 20];
     let bomb = layer(&[("big", FILE, &zeros), ("run.yaml", FILE, YAML)]);
     for bytes in [gzip(&bomb), zstd(&bomb), bomb.clone()] {
         let error = find(&bytes, "run.yaml").unwrap_err();
-        assert_eq!(error, Error::UnpacksTooLarge(CAPS.unpacked_bytes));
+        assert_eq!(error, Error::UnpacksTooLarge(LIMITS.unpacked_bytes));
     }
-    // Zeros after the end mark of the archive unpack too.
+    // Zeros after the end marker of the archive count too.
     let trailing = [layer(&[("run.yaml", FILE, YAML)]), zeros].concat();
     let error = find(&gzip(&trailing), "run.yaml").unwrap_err();
-    assert_eq!(error, Error::UnpacksTooLarge(CAPS.unpacked_bytes));
+    assert_eq!(error, Error::UnpacksTooLarge(LIMITS.unpacked_bytes));
 }
 
 #[test]
-fn a_file_over_its_cap_is_named_and_others_do_not_matter() {
+fn a_file_over_its_limit_is_an_error_and_other_large_files_are_not() {
     let big = vec![b'x'; 2 << 10];
     let bytes = layer(&[("run.yaml", FILE, &big)]);
     let expected = Error::FileTooLarge {
@@ -214,7 +218,7 @@ fn a_file_over_its_cap_is_named_and_others_do_not_matter() {
 }
 
 #[test]
-fn cut_off_and_garbled_layers_are_damaged_even_after_the_file_was_seen() {
+fn truncated_and_corrupt_layers_are_damaged_even_after_the_file_was_found() {
     let noise: Vec<u8> = (0..200_000).map(|_| fastrand::u8(..)).collect();
     let plain = layer(&[("run.yaml", FILE, YAML), ("noise", FILE, &noise)]);
     for bytes in [gzip(&plain), zstd(&plain), plain.clone()] {
@@ -237,7 +241,7 @@ fn cut_off_and_garbled_layers_are_damaged_even_after_the_file_was_seen() {
 #[test]
 fn a_file_is_found_by_its_content() {
     let bytes = layer(&[("a", FILE, b"x"), ("etc/run.yaml", FILE, YAML)]);
-    let found = scan(&bytes[..], &Wanted::Content(Digest::of(YAML)), CAPS).unwrap();
+    let found = scan(&bytes[..], &FileQuery::Content(Digest::of(YAML)), LIMITS).unwrap();
     let path = LayerPath::parse("etc/run.yaml").unwrap();
     assert_eq!(
         found,

@@ -1,4 +1,4 @@
-//! Being let in: basic headers, and tokens from where the registry says.
+//! Authorization: Basic headers, and tokens from the token service of the registry.
 
 use std::time::{Duration, Instant};
 
@@ -10,36 +10,37 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::Url;
 
-use super::{SMALL_ANSWER, Session};
+use super::{MAX_SMALL_RESPONSE_BYTES, Session};
 use crate::challenge::{self, Challenge};
 use crate::credentials::Credential;
 use crate::error::Error;
-use crate::transport::{Call, read_body};
+use crate::transport::{Request, read_body};
 
-/// What the token specification says an answer without `expires_in` means, and the least it may say.
+/// The lifetime of a token without `expires_in`, and the shortest lifetime that the specification allows.
 const MIN_TOKEN_SECS: u64 = 60;
-/// A token is given up this long before it ends, so that it does not end on the way.
+/// A token is replaced this long before it expires, so that it does not expire during a request.
 const TOKEN_MARGIN: Duration = Duration::from_secs(5);
 
-/// An authorization header and how long it is good for.
+/// An authorization header and when it expires.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct CachedHeader {
     header: HeaderValue,
-    until: Option<Instant>,
+    expires: Option<Instant>,
 }
 
 impl Session {
-    /// The header that was accepted for a scope before, while it lasts.
-    pub(super) async fn held(&self, scope: &str) -> Option<HeaderValue> {
+    /// The cached header for a scope, unless it has expired.
+    pub(super) async fn cached_header(&self, scope: &str) -> Option<HeaderValue> {
         let headers = self.headers.lock().await;
-        let held = headers.get(scope)?;
-        held.until
-            .is_none_or(|until| until > Instant::now())
-            .then(|| held.header.clone())
+        let cached = headers.get(scope)?;
+        cached
+            .expires
+            .is_none_or(|expires| expires > Instant::now())
+            .then(|| cached.header.clone())
     }
 
-    /// The header that answers a challenge, remembered for the scope.
-    pub(super) async fn answer(
+    /// Obtains the header for a challenge and caches it for the scope.
+    pub(super) async fn respond_to_challenge(
         &self,
         response: &Response,
         scope: &str,
@@ -49,15 +50,17 @@ impl Session {
         let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
         let challenge = challenge::parse(values.filter_map(|value| value.to_str().ok()));
         let mut headers = self.headers.lock().await;
-        if let Some(held) = headers.get(scope)
-            && Some(&held.header) != used
-            && held.until.is_none_or(|until| until > Instant::now())
+        if let Some(cached) = headers.get(scope)
+            && Some(&cached.header) != used
+            && cached
+                .expires
+                .is_none_or(|expires| expires > Instant::now())
         {
-            // Somebody else has answered it meanwhile.
-            return Ok(held.header.clone());
+            // Another request has renewed the header in the meantime.
+            return Ok(cached.header.clone());
         }
         headers.remove(scope);
-        let (text, until) = match (challenge, &self.candidate.credential) {
+        let (text, expires) = match (challenge, &self.candidate.credential) {
             (None, _) => return Err(self.unauthorized(at.to_owned())),
             (Some(_), Credential::RegistryToken(token)) => (format!("Bearer {token}"), None),
             (Some(Challenge::Basic), Credential::Basic { username, password }) => {
@@ -68,37 +71,38 @@ impl Session {
                 Some(Challenge::Bearer {
                     realm,
                     service,
-                    scope: asked,
+                    scope: requested,
                 }),
                 _,
             ) => {
-                // A registry may ask for a wider scope than we know; a narrower one is not enough.
-                let scope = asked
-                    .filter(|asked| asked.starts_with(scope))
+                // Use the scope in the challenge only if it includes the scope of this request.
+                let scope = requested
+                    .filter(|requested| requested.starts_with(scope))
                     .unwrap_or(scope.into());
                 let token = self.token(&realm, service.as_deref(), &scope, at).await?;
                 let lifetime =
                     Duration::from_secs(token.expires_in.unwrap_or(0).max(MIN_TOKEN_SECS));
-                let until = Instant::now().checked_add(lifetime.saturating_sub(TOKEN_MARGIN));
-                (format!("Bearer {}", token.value()), until)
+                let expires = Instant::now().checked_add(lifetime.saturating_sub(TOKEN_MARGIN));
+                (format!("Bearer {}", token.value()), expires)
             }
         };
-        let mut header = HeaderValue::from_str(&text).map_err(|_| Error::BadAnswer {
+        let mut header = HeaderValue::from_str(&text).map_err(|_| Error::UnexpectedResponse {
             at: at.to_owned(),
-            problem: "the credential cannot be sent in a header".to_owned(),
+            problem: "the credential contains characters that are invalid in an HTTP header"
+                .to_owned(),
         })?;
         header.set_sensitive(true);
         headers.insert(
             scope.to_owned(),
-            Held {
+            CachedHeader {
                 header: header.clone(),
-                until,
+                expires,
             },
         );
         Ok(header)
     }
 
-    /// Gets a token where the registry says; the guard judges that address like any other hop.
+    /// Requests a token from the realm of a challenge. The address guard checks the realm too.
     async fn token(
         &self,
         realm: &str,
@@ -106,23 +110,23 @@ impl Session {
         scope: &str,
         at: &str,
     ) -> Result<Token, Error> {
-        let bad = |problem: &str| Error::BadAnswer {
+        let bad = |problem: &str| Error::UnexpectedResponse {
             at: at.to_owned(),
             problem: problem.into(),
         };
         let mut url: Url = realm
             .parse()
-            .map_err(|_| bad("the token address is not a URL"))?;
+            .map_err(|_| bad("the token realm is not a valid URL"))?;
         let fields = [("service", service.unwrap_or_default()), ("scope", scope)];
         let mut header = None;
-        let call = match &self.candidate.credential {
+        let request = match &self.candidate.credential {
             Credential::IdentityToken(token) => {
                 let mut form = url::form_urlencoded::Serializer::new(String::new());
                 form.extend_pairs([("grant_type", "refresh_token"), ("client_id", "llsd")]);
                 form.extend_pairs(fields)
                     .append_pair("refresh_token", token);
                 let body = Bytes::from(form.finish());
-                Call::get(url, at)
+                Request::get(url, at)
                     .method(Method::POST)
                     .body("application/x-www-form-urlencoded", body)
             }
@@ -131,22 +135,30 @@ impl Session {
                     .extend_pairs(fields.iter().filter(|(_, v)| !v.is_empty()));
                 if let Credential::Basic { username, password } = credential {
                     let value = HeaderValue::from_str(&basic(username, password));
-                    let mut value = value.map_err(|_| bad("the credential cannot be sent"))?;
+                    let mut value = value.map_err(|_| {
+                        bad("the credential contains characters that are invalid in an HTTP header")
+                    })?;
                     value.set_sensitive(true);
                     header = Some(value);
                 }
-                Call::get(url, at)
+                Request::get(url, at)
             }
         };
-        let response = self.transport.send(&call, header.as_ref()).await?;
+        let response = self.transport.send(&request, header.as_ref()).await?;
         if !response.status().is_success() {
             return Err(self.unauthorized(at.to_owned()));
         }
-        let bytes = read_body(response, at, SMALL_ANSWER, self.transport.timeouts).await?;
-        let token: Token =
-            serde_json::from_slice(&bytes).map_err(|_| bad("the token answer cannot be read"))?;
+        let bytes = read_body(
+            response,
+            at,
+            MAX_SMALL_RESPONSE_BYTES,
+            self.transport.timeouts,
+        )
+        .await?;
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|_| bad("the token response is not valid JSON"))?;
         if token.value().is_empty() {
-            return Err(bad("the token answer holds no token"));
+            return Err(bad("the token response contains no token"));
         }
         Ok(token)
     }

@@ -1,32 +1,32 @@
-//! A blob while it arrives.
+//! Reads a blob from a response and verifies it.
 
 use bytes::Bytes;
 use reqwest::Response;
 
 use super::Session;
-use crate::digest::Hashing;
+use crate::digest::Hasher;
 use crate::error::Error;
 use crate::manifest::Descriptor;
 use crate::transport::next_chunk;
 
-/// A blob on its way in: counted and hashed as it passes.
-pub(crate) struct Blob<'a> {
+/// A blob that is being received. Its bytes are counted and hashed.
+pub(crate) struct BlobReader<'a> {
     pub(super) session: &'a Session,
     pub(super) response: Response,
-    /// `None` once the end was reached and checked.
-    pub(super) hashing: Option<Hashing>,
+    /// `None` after the end was reached and verified.
+    pub(super) hasher: Option<Hasher>,
     pub(super) descriptor: Descriptor,
     pub(super) at: String,
 }
 
-impl Blob<'_> {
-    /// The next piece. `None` comes only after length and digest were found right.
+impl BlobReader<'_> {
+    /// The next chunk. `None` only after the length and the digest were verified.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
-        let Some(mut hashing) = self.hashing.take() else {
+        let Some(mut hasher) = self.hasher.take() else {
             return Ok(None);
         };
         let timeouts = self.session.transport.timeouts;
-        let chunk = next_chunk(&mut self.response, &self.at, hashing.count(), timeouts).await?;
+        let chunk = next_chunk(&mut self.response, &self.at, hasher.count(), timeouts).await?;
         let expected = self.descriptor.size;
         let wrong_length = |found| {
             Err(Error::WrongLength {
@@ -37,15 +37,15 @@ impl Blob<'_> {
         };
         match chunk {
             Some(bytes) => {
-                hashing.update(&bytes);
-                if hashing.count() > expected {
-                    return wrong_length(hashing.count());
+                hasher.update(&bytes);
+                if hasher.count() > expected {
+                    return wrong_length(hasher.count());
                 }
-                self.hashing = Some(hashing);
+                self.hasher = Some(hasher);
                 Ok(Some(bytes))
             }
-            None if hashing.count() != expected => wrong_length(hashing.count()),
-            None => match hashing.finish() {
+            None if hasher.count() != expected => wrong_length(hasher.count()),
+            None => match hasher.finish() {
                 found if found == self.descriptor.digest => Ok(None),
                 found => Err(Error::DigestMismatch {
                     at: self.at.clone(),

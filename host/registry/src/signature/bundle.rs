@@ -1,4 +1,4 @@
-//! Sigstore bundles: what one signs, and about which manifest.
+//! Parses Sigstore bundles.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,13 +9,13 @@ use crate::digest::Digest;
 
 pub(super) const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// The content of one bundle.
-pub(super) struct Signed {
-    /// What the mark is over.
+/// The content of a bundle.
+pub(super) struct SignedBundle {
+    /// The signed bytes.
     pub(super) message: Vec<u8>,
-    /// The signature itself.
-    pub(super) mark: Vec<u8>,
-    /// The manifest it is about.
+    /// The signature over `message`.
+    pub(super) signature: Vec<u8>,
+    /// The digest of the manifest that the bundle refers to.
     pub(super) subject: Option<Digest>,
 }
 
@@ -44,15 +44,19 @@ struct MessageSignature {
     signature: String,
 }
 
-/// What a bundle signs, its mark, and the manifest it names.
-pub(super) fn read(bytes: &[u8], digest: &Digest, manifest_bytes: &[u8]) -> Result<Signed, String> {
+/// Parses a bundle for the manifest with this digest. The error completes a sentence about the bundle.
+pub(super) fn parse(
+    bytes: &[u8],
+    digest: &Digest,
+    manifest_bytes: &[u8],
+) -> Result<SignedBundle, String> {
     let decode = |text: &str| {
         STANDARD
             .decode(text)
-            .map_err(|_| "is not base64".to_owned())
+            .map_err(|_| "is not valid base64".to_owned())
     };
     let bundle: Bundle =
-        serde_json::from_slice(bytes).map_err(|_| "is not a sigstore bundle".to_owned())?;
+        serde_json::from_slice(bytes).map_err(|_| "is not a valid Sigstore bundle".to_owned())?;
     match bundle {
         Bundle {
             dsse_envelope: Some(envelope),
@@ -64,7 +68,9 @@ pub(super) fn read(bytes: &[u8], digest: &Digest, manifest_bytes: &[u8]) -> Resu
                 signatures,
             } = envelope;
             if payload_type != IN_TOTO {
-                return Err(format!("signs a {payload_type:?}, not a statement"));
+                return Err(format!(
+                    "signs {payload_type:?} instead of an in-toto statement"
+                ));
             }
             let [EnvelopeSignature { sig }] = signatures.as_slice() else {
                 return Err("does not have exactly one signature".to_owned());
@@ -72,26 +78,26 @@ pub(super) fn read(bytes: &[u8], digest: &Digest, manifest_bytes: &[u8]) -> Resu
             let payload = decode(&payload)?;
             let subject = statement_subject(&payload, digest)?;
             let message = pre_authentication(&payload_type, &payload);
-            Ok(Signed {
+            Ok(SignedBundle {
                 message,
-                mark: decode(sig)?,
+                signature: decode(sig)?,
                 subject,
             })
         }
-        // The mark is over the manifest itself, whose bytes we hold: it cannot be about another.
+        // The signature is over the bytes of the manifest, so it cannot refer to another manifest.
         Bundle {
             dsse_envelope: None,
             message_signature: Some(MessageSignature { signature }),
-        } => Ok(Signed {
+        } => Ok(SignedBundle {
             message: manifest_bytes.to_vec(),
-            mark: decode(&signature)?,
+            signature: decode(&signature)?,
             subject: Some(digest.clone()),
         }),
-        _ => Err("holds neither a statement nor a signature".to_owned()),
+        _ => Err("contains neither a statement nor a signature".to_owned()),
     }
 }
 
-/// The digest a statement is about: ours when it is among the subjects, else the first.
+/// The digest that a statement refers to: `digest` if it is one of the subjects, otherwise the first.
 fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Option<Digest>, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -108,10 +114,10 @@ fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Option<Digest>, 
         sha256: Option<String>,
     }
     let statement: Statement =
-        serde_json::from_slice(payload).map_err(|_| "holds no in-toto statement".to_owned())?;
+        serde_json::from_slice(payload).map_err(|_| "contains no in-toto statement".to_owned())?;
     if statement.predicate_type != SIGN_PREDICATE {
         return Err(format!(
-            "states {:?}, which is not a signature",
+            "has predicate type {:?}, which is not a signature",
             statement.predicate_type
         ));
     }
@@ -122,11 +128,11 @@ fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Option<Digest>, 
     let digests: Vec<Digest> = named
         .filter_map(|hex| format!("sha256:{hex}").parse().ok())
         .collect();
-    let ours = digests.iter().find(|other| *other == digest).cloned();
-    Ok(ours.or(digests.into_iter().next()))
+    let own = digests.iter().find(|other| *other == digest).cloned();
+    Ok(own.or(digests.into_iter().next()))
 }
 
-/// DSSE's pre-authentication encoding: what is really signed.
+/// The pre-authentication encoding of DSSE, which is the signed message.
 pub(super) fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!(
         "DSSEv1 {} {payload_type} {} ",

@@ -1,4 +1,4 @@
-//! Public keys of signers, as `cosign generate-key-pair` and `openssl` write them.
+//! Public keys in PEM, as `cosign generate-key-pair` and `openssl` write them.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::digest::Digest;
 
-/// A key whose signatures can be checked.
+/// A public key that verifies signatures.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     fingerprint: Digest,
@@ -19,15 +19,15 @@ pub struct PublicKey {
     point: Vec<u8>,
 }
 
-/// Why a text is not a key we can use.
+/// Why a string is not a supported public key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not PEM, or another PEM.
-    #[error("it is not a public key in PEM; give the file cosign.pub (-----BEGIN PUBLIC KEY-----)")]
+    /// Not a public key in PEM.
+    #[error("not a public key in PEM; use the content of cosign.pub (-----BEGIN PUBLIC KEY-----)")]
     NotPem,
-    /// A kind of key that is not supported.
+    /// The type of the key is not supported.
     #[error(
-        "it is neither an ECDSA P-256 or P-384 key nor an Ed25519 key; make one with cosign generate-key-pair"
+        "the key must be an ECDSA P-256, ECDSA P-384 or Ed25519 key; create one with cosign generate-key-pair"
     )]
     Unsupported,
 }
@@ -39,8 +39,8 @@ enum Kind {
     Ed25519,
 }
 
-/// Everything that stands in front of the point in the encoding of each kind (RFC 5480, RFC 8410). The
-/// encoding is DER, so it is always these bytes.
+/// The bytes before the point, and the length of the point, for each kind of key (RFC 5480, RFC 8410).
+/// The encoding is DER, so these bytes are always the same.
 const HEADERS: [(Kind, &[u8], usize); 3] = [
     (
         Kind::P256,
@@ -68,7 +68,7 @@ const HEADERS: [(Kind, &[u8], usize); 3] = [
 ];
 
 impl PublicKey {
-    /// Reads one key from PEM text.
+    /// Parses a key in PEM.
     pub fn from_pem(pem: &str) -> Result<Self, KeyError> {
         let der = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes());
         let der = der.map_err(|_| KeyError::NotPem)?;
@@ -87,19 +87,20 @@ impl PublicKey {
         Err(KeyError::Unsupported)
     }
 
-    /// The digest of the encoded key: a name for status and logs.
+    /// The digest of the encoded key, which identifies it in status and logs.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.to_string()
     }
 
-    pub(crate) fn verifies(&self, message: &[u8], mark: &[u8]) -> bool {
+    /// Whether `signature` is a signature over `message` by this key.
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let algorithm: &'static dyn VerificationAlgorithm = match self.kind {
             Kind::P256 => &ECDSA_P256_SHA256_ASN1,
             Kind::P384 => &ECDSA_P384_SHA384_ASN1,
             Kind::Ed25519 => &ED25519,
         };
         UnparsedPublicKey::new(algorithm, &self.point)
-            .verify(message, mark)
+            .verify(message, signature)
             .is_ok()
     }
 }

@@ -3,7 +3,11 @@ use rcgen::{
 };
 use serde_json::json;
 
-use super::bundle::{IN_TOTO, pre_authentication};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::bundle::{IN_TOTO, SignedBundle, pre_authentication};
+use super::fetch::{SIMPLE_TYPE, simple_subject};
 use super::*;
 
 fn pair() -> KeyPair {
@@ -14,20 +18,20 @@ fn public(pair: &KeyPair) -> PublicKey {
     PublicKey::from_pem(&pair.public_key_pem()).unwrap()
 }
 
-fn simple_text(digest: &Digest, kind: &str) -> Vec<u8> {
+fn simple_message(digest: &Digest, kind: &str) -> Vec<u8> {
     let text = json!({"critical": {"identity": {"docker-reference": "r"},
         "image": {"docker-manifest-digest": digest}, "type": kind}, "optional": null});
     text.to_string().into_bytes()
 }
 
 fn simple(pair: &KeyPair, signed: &Digest) -> Signature {
-    let message = simple_text(signed, SIMPLE_TYPE);
-    let mark = pair.sign(&message).unwrap();
+    let message = simple_message(signed, SIMPLE_TYPE);
+    let bytes = pair.sign(&message).unwrap();
     let subject = simple_subject(&message);
     Signature {
-        place: "signature".into(),
+        location: "signature".into(),
         message,
-        mark,
+        bytes,
         subject,
     }
 }
@@ -39,23 +43,23 @@ fn statement(digest: &Digest, predicate: &str) -> Vec<u8> {
 }
 
 fn bundle(pair: &KeyPair, payload: &[u8]) -> Vec<u8> {
-    let mark = pair.sign(&pre_authentication(IN_TOTO, payload)).unwrap();
+    let signature = pair.sign(&pre_authentication(IN_TOTO, payload)).unwrap();
     let text = json!({"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
         "dsseEnvelope": {"payload": STANDARD.encode(payload), "payloadType": IN_TOTO,
-            "signatures": [{"sig": STANDARD.encode(mark)}]}});
+            "signatures": [{"sig": STANDARD.encode(signature)}]}});
     text.to_string().into_bytes()
 }
 
 fn bundled(bytes: &[u8], digest: &Digest, manifest: &[u8]) -> Result<Signature, String> {
-    let Signed {
+    let SignedBundle {
         message,
-        mark,
+        signature,
         subject,
-    } = bundle::read(bytes, digest, manifest)?;
+    } = bundle::parse(bytes, digest, manifest)?;
     Ok(Signature {
-        place: "bundle".into(),
+        location: "bundle".into(),
         message,
-        mark,
+        bytes: signature,
         subject,
     })
 }
@@ -69,16 +73,16 @@ fn every_supported_kind_of_key_verifies_its_own_signatures_only() {
     ] {
         let pair = KeyPair::generate_for(kind).unwrap();
         let key = public(&pair);
-        let mark = pair.sign(b"text").unwrap();
-        assert!(key.verifies(b"text", &mark));
-        assert!(!key.verifies(b"texT", &mark));
-        assert!(!key.verifies(b"text", &mark[1..]));
-        assert!(!public(&KeyPair::generate_for(kind).unwrap()).verifies(b"text", &mark));
+        let signature = pair.sign(b"text").unwrap();
+        assert!(key.verifies(b"text", &signature));
+        assert!(!key.verifies(b"texT", &signature));
+        assert!(!key.verifies(b"text", &signature[1..]));
+        assert!(!public(&KeyPair::generate_for(kind).unwrap()).verifies(b"text", &signature));
     }
 }
 
 #[test]
-fn what_is_no_public_key_is_refused() {
+fn invalid_public_keys_are_refused() {
     assert_eq!(PublicKey::from_pem("key"), Err(KeyError::NotPem));
     assert_eq!(
         PublicKey::from_pem(&pair().serialize_pem()),
@@ -94,14 +98,24 @@ fn a_threshold_counts_keys_and_not_signatures() {
     let digest = Digest::of(b"manifest");
     let keys = [public(&a), public(&b)];
     let twice_a = [simple(&a, &digest), simple(&a, &digest)];
-    assert_eq!(judge(&twice_a, &digest, &keys, 1, vec![]).unwrap().len(), 1);
-    let error = judge(&twice_a, &digest, &keys, 2, vec![]).unwrap_err();
+    assert_eq!(
+        count_signers(&twice_a, &digest, &keys, 1, vec![])
+            .unwrap()
+            .len(),
+        1
+    );
+    let error = count_signers(&twice_a, &digest, &keys, 2, vec![]).unwrap_err();
     assert!(
         error.to_string().contains("has 1 valid signature(s)"),
         "{error}"
     );
     let both = [simple(&a, &digest), simple(&b, &digest)];
-    assert_eq!(judge(&both, &digest, &keys, 2, vec![]).unwrap().len(), 2);
+    assert_eq!(
+        count_signers(&both, &digest, &keys, 2, vec![])
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
@@ -109,22 +123,22 @@ fn a_valid_signature_of_another_manifest_does_not_count() {
     let a = pair();
     let (ours, other) = (Digest::of(b"ours"), Digest::of(b"other"));
     let replayed = [simple(&a, &other)];
-    let error = judge(&replayed, &ours, &[public(&a)], 1, vec![]).unwrap_err();
+    let error = count_signers(&replayed, &ours, &[public(&a)], 1, vec![]).unwrap_err();
     assert!(
-        error.to_string().contains(&format!("was made for {other}")),
+        error.to_string().contains(&format!("signs {other}")),
         "{error}"
     );
     let payload = statement(&other, SIGN_PREDICATE);
     let replayed = bundled(&bundle(&a, &payload), &ours, b"ours").unwrap();
-    assert!(judge(&[replayed], &ours, &[public(&a)], 1, vec![]).is_err());
+    assert!(count_signers(&[replayed], &ours, &[public(&a)], 1, vec![]).is_err());
 }
 
 #[test]
-fn texts_of_another_kind_do_not_count() {
+fn messages_of_another_type_do_not_count() {
     let a = pair();
     let digest = Digest::of(b"m");
     assert_eq!(
-        simple_subject(&simple_text(&digest, "something else")),
+        simple_subject(&simple_message(&digest, "something else")),
         None
     );
     assert_eq!(simple_subject(b"{}"), None);
@@ -140,30 +154,30 @@ fn a_bundle_verifies_and_an_altered_one_does_not() {
     let digest = Digest::of(b"m");
     let good = bundle(&a, &statement(&digest, SIGN_PREDICATE));
     let found = bundled(&good, &digest, b"m").unwrap();
-    assert!(judge(&[found], &digest, &[public(&a)], 1, vec![]).is_ok());
+    assert!(count_signers(&[found], &digest, &[public(&a)], 1, vec![]).is_ok());
 
-    // The statement is replaced, the mark stays.
+    // Replace the statement and keep the signature.
     let other = Digest::of(b"x");
     let swapped = String::from_utf8(good).unwrap().replace(
         &STANDARD.encode(statement(&digest, SIGN_PREDICATE)),
         &STANDARD.encode(statement(&other, SIGN_PREDICATE)),
     );
     let found = bundled(swapped.as_bytes(), &other, b"x").unwrap();
-    assert!(judge(&[found], &other, &[public(&a)], 1, vec![]).is_err());
+    assert!(count_signers(&[found], &other, &[public(&a)], 1, vec![]).is_err());
 }
 
 #[test]
 fn a_bare_message_signature_is_checked_against_the_manifest_bytes() {
     let a = pair();
     let sign = |bytes: &[u8]| {
-        let mark = STANDARD.encode(a.sign(bytes).unwrap());
-        json!({"messageSignature": {"signature": mark}})
+        let signature = STANDARD.encode(a.sign(bytes).unwrap());
+        json!({"messageSignature": {"signature": signature}})
             .to_string()
             .into_bytes()
     };
     let digest = Digest::of(b"m");
     let good = bundled(&sign(b"m"), &digest, b"m").unwrap();
-    assert!(judge(&[good], &digest, &[public(&a)], 1, vec![]).is_ok());
+    assert!(count_signers(&[good], &digest, &[public(&a)], 1, vec![]).is_ok());
     let bad = bundled(&sign(b"other"), &digest, b"m").unwrap();
-    assert!(judge(&[bad], &digest, &[public(&a)], 1, vec![]).is_err());
+    assert!(count_signers(&[bad], &digest, &[public(&a)], 1, vec![]).is_err());
 }

@@ -1,4 +1,4 @@
-//! What is asked of a registry, counted at the registry.
+//! The caches of the client, checked by the requests that the registry receives.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use llsd_registry::{Keyring, Registry, labels};
 
-use crate::support::layout::{Image, Layer, Packing, push};
-use crate::support::proxy::{Proxy, answer};
+use crate::support::layout::{Compression, Image, Layer, push};
+use crate::support::proxy::{Proxy, response};
 use crate::support::{RegistryServer, cache_folder, files_in, settings_for};
 
 fn image(yaml: &str) -> Image {
     Image::labelled([(labels::BASE64, STANDARD.encode(yaml))])
 }
 
-/// What a client asked after some point, without crane's own requests before it.
-async fn asked_since(server: &RegistryServer, count: usize) -> Vec<String> {
+/// The requests after the first `count`.
+async fn requests_since(server: &RegistryServer, count: usize) -> Vec<String> {
     let all = server.requests().await;
     let short = |request: &String| {
         let (method, path) = request.split_once(' ').unwrap();
@@ -32,19 +32,19 @@ async fn five_hundred_resources_on_one_image_cause_one_fetch() {
     let before = server.requests().await.len();
     let registry = Registry::new(server.settings()).unwrap();
     let keyring = Keyring::empty();
-    // In one task all of them have asked before the first answer can arrive.
+    // One task polls all of them before the first response can arrive.
     let all = (0..500).map(|_| registry.base_config(&reference, &keyring));
-    for answer in futures::future::join_all(all).await {
-        assert_eq!(answer.unwrap().yaml, "a: 1\n");
+    for result in futures::future::join_all(all).await {
+        assert_eq!(result.unwrap().yaml, "a: 1\n");
     }
     let expected = ["HEAD manifests", "GET manifests", "GET blobs"];
-    assert_eq!(asked_since(&server, before).await, expected);
+    assert_eq!(requests_since(&server, before).await, expected);
 }
 
 #[tokio::test]
-async fn a_second_reading_of_a_digest_asks_nothing_not_even_after_a_restart() {
+async fn a_second_read_of_a_digest_sends_no_request_even_after_a_restart() {
     let server = RegistryServer::plain();
-    let layer = Layer::with(&[("run.yaml", b"a: 1\n")], Packing::Gzip);
+    let layer = Layer::with(&[("run.yaml", b"a: 1\n")], Compression::Gzip);
     let mut image = Image::labelled([
         (labels::LAYER, layer.digest().to_string()),
         (labels::PATH, "run.yaml".to_owned()),
@@ -78,9 +78,9 @@ async fn a_second_reading_of_a_digest_asks_nothing_not_even_after_a_restart() {
             .unwrap(),
         *first
     );
-    assert_eq!(asked_since(&server, before).await, [""; 0]);
+    assert_eq!(requests_since(&server, before).await, [""; 0]);
 
-    // Damage on disk costs a fetch and nothing else.
+    // Damaged files are fetched again.
     for file in files_in(folder.path()) {
         std::fs::write(file, b"damaged").unwrap();
     }
@@ -93,11 +93,11 @@ async fn a_second_reading_of_a_digest_asks_nothing_not_even_after_a_restart() {
         *first
     );
     let expected = ["GET manifests", "GET blobs", "GET blobs"];
-    assert_eq!(asked_since(&server, before).await, expected);
+    assert_eq!(requests_since(&server, before).await, expected);
 }
 
 #[tokio::test]
-async fn where_tenants_share_a_cache_each_is_let_in_by_the_registry_once() {
+async fn tenants_that_share_a_cache_are_each_authorized_once_by_the_registry() {
     let server = RegistryServer::plain();
     let reference = push(&server, &image("a: 1\n"), "one/image:1");
     let (_folder, dir) = cache_folder();
@@ -117,11 +117,11 @@ async fn where_tenants_share_a_cache_each_is_let_in_by_the_registry_once() {
             .await
             .unwrap();
     }
-    assert_eq!(asked_since(&server, before).await, ["HEAD manifests"]);
+    assert_eq!(requests_since(&server, before).await, ["HEAD manifests"]);
 }
 
 #[tokio::test]
-async fn a_registry_that_vouches_for_a_digest_it_does_not_have_gets_nothing_from_the_cache() {
+async fn a_registry_that_claims_to_have_a_digest_gets_nothing_from_the_cache() {
     let server = RegistryServer::plain();
     let reference = push(&server, &image("secret: 1\n"), "private/image:1");
     let (_folder, dir) = cache_folder();
@@ -130,24 +130,24 @@ async fn a_registry_that_vouches_for_a_digest_it_does_not_have_gets_nothing_from
     settings.cache_dir = Some(dir);
     settings.plain_http.push(liar.address.clone());
     let registry = Registry::new(settings).unwrap();
-    let kept = registry
+    let cached = registry
         .base_config(&reference, &Keyring::empty())
         .await
         .unwrap();
 
-    let digest = kept.image_digest.to_string();
-    let yes = answer("200 OK", &[("Docker-Content-Digest", &digest)], b"");
-    liar.fault("HEAD", "/manifests/", 9, yes);
-    liar.fault("GET", "/manifests/", 9, answer("404 Not Found", &[], b""));
+    let digest = cached.image_digest.to_string();
+    let confirmation = response("200 OK", &[("Docker-Content-Digest", &digest)], b"");
+    liar.fault("HEAD", "/manifests/", 9, confirmation);
+    liar.fault("GET", "/manifests/", 9, response("404 Not Found", &[], b""));
     for claim in [format!("liar/image@{digest}"), "liar/image:1".to_owned()] {
         let claimed = format!("{}/{claim}", liar.address).parse().unwrap();
-        let answer = registry.base_config(&claimed, &Keyring::empty()).await;
-        assert_eq!(answer.unwrap_err().reason(), "NotFound");
+        let result = registry.base_config(&claimed, &Keyring::empty()).await;
+        assert_eq!(result.unwrap_err().reason(), "NotFound");
     }
 }
 
 #[tokio::test]
-async fn a_tag_is_asked_for_again_on_schedule_and_only_its_head() {
+async fn a_tag_is_resolved_again_after_its_ttl_with_a_head_request() {
     let server = RegistryServer::plain();
     let reference = push(&server, &image("a: 1\n"), "one/image:1");
     let mut settings = server.settings();
@@ -162,7 +162,7 @@ async fn a_tag_is_asked_for_again_on_schedule_and_only_its_head() {
     let first = read().await;
     let before = server.requests().await.len();
     assert_eq!(read().await, first);
-    assert_eq!(asked_since(&server, before).await, ["HEAD manifests"]);
+    assert_eq!(requests_since(&server, before).await, ["HEAD manifests"]);
     push(&server, &image("b: 2\n"), "one/image:1");
     assert_eq!(read().await.yaml, "b: 2\n");
 
@@ -176,11 +176,11 @@ async fn a_tag_is_asked_for_again_on_schedule_and_only_its_head() {
         .base_config(&reference, &Keyring::empty())
         .await
         .unwrap();
-    assert_eq!(asked_since(&server, before).await, [""; 0]);
+    assert_eq!(requests_since(&server, before).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn a_tag_keeps_its_digest_while_the_registry_is_down() {
+async fn the_last_digest_of_a_tag_is_used_while_the_registry_is_down() {
     let server = RegistryServer::plain();
     push(&server, &image("a: 1\n"), "one/image:1");
     let proxy = Proxy::before(&server.address).await;
@@ -192,7 +192,7 @@ async fn a_tag_keeps_its_digest_while_the_registry_is_down() {
         .base_config(&reference, &Keyring::empty())
         .await
         .unwrap();
-    let down = answer("503 Service Unavailable", &[], b"");
+    let down = response("503 Service Unavailable", &[], b"");
     proxy.fault("HEAD", "/manifests/1", 3, down);
     assert_eq!(
         registry

@@ -1,29 +1,30 @@
-//! Single files out of real images in a real registry.
+//! Files of images in a real registry.
 
 use llsd_registry::{FileError, Keyring, Registry};
 
-use crate::support::layout::{Image, Layer, Packing, push};
+use crate::support::layout::{Compression, Image, Layer, push};
 use crate::support::{RegistryServer, chain};
 
 const PATH: &str = "/lls-provider/spec.yaml";
 
-/// An image with a layer for each text, the lowest first; each holds it under the same path.
+/// An image with one layer per string, the lowest first. All have the same path.
 fn stacked(texts: &[&str]) -> Image {
     let mut image = Image::labelled([]);
-    for (text, packing) in texts
-        .iter()
-        .zip([Packing::Zstd, Packing::Gzip, Packing::Plain])
+    for (text, compression) in
+        texts
+            .iter()
+            .zip([Compression::Zstd, Compression::Gzip, Compression::Plain])
     {
         let files = [("lls-provider/spec.yaml", text.as_bytes())];
-        image.layers.push(Layer::with(&files, packing));
+        image.layers.push(Layer::with(&files, compression));
     }
-    let other = Layer::with(&[("usr/bin/x", b"x")], Packing::Gzip);
+    let other = Layer::with(&[("usr/bin/x", b"x")], Compression::Gzip);
     image.layers.push(other);
     image
 }
 
 #[tokio::test]
-async fn the_topmost_layer_that_holds_a_file_counts_and_it_is_fetched_once() {
+async fn the_file_of_the_topmost_layer_is_read_and_fetched_once() {
     let server = RegistryServer::plain();
     let reference = push(
         &server,
@@ -37,18 +38,18 @@ async fn the_topmost_layer_that_holds_a_file_counts_and_it_is_fetched_once() {
         .await
         .unwrap();
     assert_eq!(&*file, b"high");
-    let asked = server.requests().await.len();
+    let before = server.requests().await.len();
     let all = (0..50).map(|_| registry.image_file(&reference, PATH, &keyring));
     for file in futures::future::join_all(all).await {
         assert_eq!(&*file.unwrap(), b"high");
     }
     let all = server.requests().await;
-    let blobs = all[asked..].iter().filter(|one| one.contains("/blobs/"));
-    assert_eq!(blobs.count(), 0, "{:?}", &all[asked..]);
+    let blobs = all[before..].iter().filter(|one| one.contains("/blobs/"));
+    assert_eq!(blobs.count(), 0, "{:?}", &all[before..]);
 }
 
 #[tokio::test]
-async fn a_file_that_no_layer_holds_is_named_and_so_are_layers_that_nobody_searched() {
+async fn the_error_for_a_missing_file_names_it_and_counts_skipped_layers() {
     let server = RegistryServer::plain();
     let reference = push(&server, &stacked(&["text"]), "acme/provider:1");
     let registry = Registry::new(server.settings()).unwrap();
@@ -58,21 +59,21 @@ async fn a_file_that_no_layer_holds_is_named_and_so_are_layers_that_nobody_searc
     assert!(!error.is_transient());
     assert_eq!(
         chain(&error),
-        format!("{reference} has no file /etc/other.yaml")
+        format!("image {reference} has no file \"/etc/other.yaml\"")
     );
     for path in ["/lls-provider/../../etc/passwd", "", "/lls-provider"] {
-        let answer = registry.image_file(&reference, path, &keyring).await;
+        let result = registry.image_file(&reference, path, &keyring).await;
         assert!(
-            matches!(answer, Err(FileError::Absent { .. })),
-            "{path:?}: {answer:?}"
+            matches!(result, Err(FileError::Absent { .. })),
+            "{path:?}: {result:?}"
         );
     }
 
     let mut settings = server.settings();
     settings.limits.layer_bytes = 1;
     let registry = Registry::new(settings).unwrap();
-    let answer = registry.image_file(&reference, PATH, &keyring).await;
-    match answer {
+    let result = registry.image_file(&reference, PATH, &keyring).await;
+    match result {
         Err(FileError::Absent { unsearched, .. }) => assert!(unsearched > 0),
         other => panic!("{other:?}"),
     }

@@ -1,15 +1,15 @@
-//! Base configurations out of real images in a real registry.
+//! Base configurations of images in a real registry.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use llsd_registry::image::Error as LabelError;
+use llsd_registry::labelling::Error as LabelError;
 use llsd_registry::{
     BaseError, Digest, Error, Keyring, Labelling, Mirror, Mirrors, Registry, Scheme, labels,
 };
 use serde_json::json;
 
-use crate::support::layout::{Image, Layer, Layout, Packing, push};
-use crate::support::tokens::{REFRESH, TokenServer};
+use crate::support::layout::{Compression, Image, Layer, Layout, push};
+use crate::support::token_server::{REFRESH, TokenServer};
 use crate::support::{Options, RegistryServer, USER, chain, keyring};
 
 const YAML: &str = "version: 2\napis: [inference]\n";
@@ -25,10 +25,10 @@ fn base64_image() -> Image {
     image
 }
 
-fn layer_image(packing: Packing, path_in_tar: &str, path_label: &str) -> Image {
+fn layer_image(compression: Compression, path_in_tar: &str, path_label: &str) -> Image {
     let layer = Layer::with(
         &[("usr/bin/x", b"x"), (path_in_tar, YAML.as_bytes())],
-        packing,
+        compression,
     );
     let mut image = Image::labelled([
         (labels::LAYER, layer.digest().to_string()),
@@ -39,7 +39,7 @@ fn layer_image(packing: Packing, path_in_tar: &str, path_label: &str) -> Image {
 }
 
 #[tokio::test]
-async fn every_label_scheme_is_read_and_says_what_it_was() {
+async fn every_label_scheme_is_read_and_reported() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let published = |prefix: &str| {
@@ -77,10 +77,10 @@ async fn every_label_scheme_is_read_and_says_what_it_was() {
             .unwrap();
         assert_eq!((base.yaml.as_str(), base.scheme), (YAML, scheme), "{name}");
         assert_eq!(base.config_digest, Digest::of(YAML.as_bytes()));
-        let said = server.crane(&["digest", &reference.to_string()]);
+        let output = server.crane(&["digest", &reference.to_string()]);
         assert_eq!(
             base.image_digest.to_string(),
-            String::from_utf8(said).unwrap().trim()
+            String::from_utf8(output).unwrap().trim()
         );
     }
     let read = async |rest: &str| {
@@ -104,12 +104,12 @@ async fn every_label_scheme_is_read_and_says_what_it_was() {
 async fn a_file_in_a_layer_is_read_in_every_compression() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
-    for (name, packing) in [
-        ("plain", Packing::Plain),
-        ("gzip", Packing::Gzip),
-        ("zstd", Packing::Zstd),
+    for (name, compression) in [
+        ("plain", Compression::Plain),
+        ("gzip", Compression::Gzip),
+        ("zstd", Compression::Zstd),
     ] {
-        let image = layer_image(packing, "app/run.yaml", "/app/run.yaml");
+        let image = layer_image(compression, "app/run.yaml", "/app/run.yaml");
         let reference = push(&server, &image, &format!("layers/{name}:1"));
         let base = registry
             .base_config(&reference, &Keyring::empty())
@@ -121,8 +121,8 @@ async fn a_file_in_a_layer_is_read_in_every_compression() {
             "{name}"
         );
     }
-    // A mirror that repacks layers changes their digests and keeps those of their content.
-    let mut repacked = layer_image(Packing::Zstd, "app/run.yaml", "./app/run.yaml");
+    // A mirror that recompresses layers changes their digests and keeps their diff_ids.
+    let mut repacked = layer_image(Compression::Zstd, "app/run.yaml", "./app/run.yaml");
     let content = Digest::of(&repacked.layers[1].tar);
     repacked
         .labels
@@ -137,7 +137,7 @@ async fn a_file_in_a_layer_is_read_in_every_compression() {
 }
 
 #[tokio::test]
-async fn of_an_index_the_image_for_the_platform_is_read() {
+async fn the_image_for_the_platform_is_read_from_an_index() {
     let server = RegistryServer::plain();
     let layout = Layout::new();
     let image = |text: &str| Image::labelled([(labels::BASE64, STANDARD.encode(text))]);
@@ -165,7 +165,7 @@ async fn of_an_index_the_image_for_the_platform_is_read() {
 }
 
 #[tokio::test]
-async fn an_image_without_labels_gets_the_words_of_the_specification() {
+async fn an_image_without_labels_is_rejected_with_the_message_of_the_specification() {
     let server = RegistryServer::plain();
     let reference = push(&server, &Image::labelled([]), "bare/image:1");
     let registry = Registry::new(server.settings()).unwrap();
@@ -185,14 +185,14 @@ async fn an_image_without_labels_gets_the_words_of_the_specification() {
 }
 
 #[tokio::test]
-async fn labels_that_lead_nowhere_are_named() {
+async fn errors_name_the_invalid_label() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
-    let mut no_layer = layer_image(Packing::Gzip, "app/run.yaml", "/app/run.yaml");
+    let mut no_layer = layer_image(Compression::Gzip, "app/run.yaml", "/app/run.yaml");
     no_layer
         .labels
         .insert(labels::LAYER.to_owned(), Digest::of(b"gone").to_string());
-    let no_file = layer_image(Packing::Gzip, "app/run.yaml", "/app/other.yaml");
+    let no_file = layer_image(Compression::Gzip, "app/run.yaml", "/app/other.yaml");
     let not_text = Image::labelled([(labels::BASE64, STANDARD.encode([0xff, 0xfe]))]);
     for (name, image, label) in [
         ("no-layer", no_layer, labels::LAYER),
@@ -213,7 +213,7 @@ async fn labels_that_lead_nowhere_are_named() {
 }
 
 #[tokio::test]
-async fn tls_from_a_private_authority_needs_that_authority() {
+async fn tls_with_a_private_ca_needs_that_ca() {
     let server = RegistryServer::start(Options {
         tls: true,
         ..Options::default()
@@ -242,7 +242,7 @@ async fn tls_from_a_private_authority_needs_that_authority() {
 }
 
 #[tokio::test]
-async fn basic_auth_lets_in_the_right_credential_and_nobody_else() {
+async fn basic_auth_accepts_only_the_correct_credential() {
     let server = RegistryServer::start(Options {
         tls: true,
         basic_auth: true,
@@ -256,7 +256,7 @@ async fn basic_auth_lets_in_the_right_credential_and_nobody_else() {
         .unwrap();
     assert_eq!(base.yaml, YAML);
 
-    // The digest is cached by now, and still nobody else is given it.
+    // The digest is cached now, and is not returned for other credentials.
     for wrong in [Keyring::empty(), keyring(&server.address, USER, "wrong")] {
         let error = registry.base_config(&reference, &wrong).await.unwrap_err();
         assert_eq!(error.reason(), "AuthFailed");
@@ -267,7 +267,7 @@ async fn basic_auth_lets_in_the_right_credential_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn the_next_credential_is_tried_and_anonymous_is_not_after_one_was_named() {
+async fn the_next_credential_is_tried_and_anonymous_access_is_not() {
     let server = RegistryServer::start(Options {
         basic_auth: true,
         ..Options::default()
@@ -283,12 +283,12 @@ async fn the_next_credential_is_tried_and_anonymous_is_not_after_one_was_named()
     both.add_docker_config("second", right.as_bytes()).unwrap();
     assert!(registry.base_config(&reference, &both).await.is_ok());
 
-    // A registry that is open to everybody refuses a wrong credential here all the same.
+    // There is no fallback to anonymous access, even if the registry would allow it.
     let open = RegistryServer::plain();
     let reference = push(&open, &base64_image(), "open/image:1");
     let refusing = crate::support::proxy::Proxy::before(&open.address).await;
     let challenge = [("WWW-Authenticate", "Basic realm=\"x\"")];
-    let refusal = crate::support::proxy::answer("401 Unauthorized", &challenge, b"");
+    let refusal = crate::support::proxy::response("401 Unauthorized", &challenge, b"");
     refusing.fault("HEAD", "/manifests/", 2, refusal);
     let named = format!("{}/open/image:1", refusing.address)
         .parse()
@@ -301,26 +301,26 @@ async fn the_next_credential_is_tried_and_anonymous_is_not_after_one_was_named()
     assert_eq!(
         refusing.seen().len(),
         2,
-        "once without, once with the credential, never again"
+        "one request without and one with the credential"
     );
     assert!(
         registry
             .base_config(&reference, &Keyring::empty())
             .await
             .is_err(),
-        "not listed as plain"
+        "not in the list of plain-HTTP registries"
     );
 }
 
 #[tokio::test]
-async fn tokens_are_fetched_with_a_password_or_a_refresh_token_and_used_again() {
+async fn tokens_are_requested_with_a_password_or_refresh_token_and_reused() {
     let tokens = TokenServer::start();
     let options = Options {
         token_auth: Some(tokens),
         ..Options::default()
     };
     let server = RegistryServer::start(options);
-    let image = layer_image(Packing::Gzip, "run.yaml", "run.yaml");
+    let image = layer_image(Compression::Gzip, "run.yaml", "run.yaml");
     let reference = push(&server, &image, "tokens/image:1");
     let before = server.tokens.as_ref().unwrap().issued();
     let registry = Registry::new(server.settings()).unwrap();
@@ -351,7 +351,7 @@ async fn tokens_are_fetched_with_a_password_or_a_refresh_token_and_used_again() 
 }
 
 #[tokio::test]
-async fn a_mirror_is_asked_instead_and_with_its_own_credentials() {
+async fn a_mirror_is_used_with_its_own_credentials() {
     let server = RegistryServer::start(Options {
         basic_auth: true,
         ..Options::default()
@@ -369,7 +369,7 @@ async fn a_mirror_is_asked_instead_and_with_its_own_credentials() {
         .await
         .unwrap();
     assert_eq!(base.yaml, YAML);
-    // What was meant for the original is not shown to the mirror.
+    // The mirror does not receive the credentials of the original registry.
     let original = keyring("quay.example", USER, crate::support::PASSWORD);
     let error = registry.base_config(&written, &original).await.unwrap_err();
     assert_eq!(error.reason(), "AuthFailed");
@@ -377,18 +377,18 @@ async fn a_mirror_is_asked_instead_and_with_its_own_credentials() {
 }
 
 #[tokio::test]
-async fn an_image_is_labelled_in_the_label_when_small_and_by_layer_when_large() {
+async fn a_small_configuration_goes_into_a_label_and_a_large_one_into_a_layer() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let large = format!("version: 2\n# {}\n", "x".repeat(60 << 10));
-    let mut image = Image::labelled([("maintainer", "somebody".to_owned())]);
+    let mut image = Image::labelled([("maintainer", "acme".to_owned())]);
     image.layers.push(Layer::with(
         &[("app/run.yaml", large.as_bytes())],
-        Packing::Gzip,
+        Compression::Gzip,
     ));
     image
         .layers
-        .push(Layer::with(&[("app/other", b"y")], Packing::Gzip));
+        .push(Layer::with(&[("app/other", b"y")], Compression::Gzip));
     image.user = "1001";
     let reference = push(&server, &image, "label/me:build");
     let keyring = Keyring::empty();
@@ -418,10 +418,10 @@ async fn an_image_is_labelled_in_the_label_when_small_and_by_layer_when_large() 
     assert_eq!(big.base.schema.as_deref(), Some("llama-stack/0.7"));
     assert_eq!(big.base.user.as_deref(), Some("1001"));
 
-    // An independent client sees the same layers and the old labels beside the new.
+    // crane sees the same layers, and the old labels in addition to the new ones.
     let config = server.crane(&["config", &big.reference.to_string()]);
     let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
-    assert_eq!(config["config"]["Labels"]["maintainer"], "somebody");
+    assert_eq!(config["config"]["Labels"]["maintainer"], "acme");
     assert_eq!(config["config"]["Labels"][labels::PATH], "/app/run.yaml");
     let layers = |reference: &llsd_registry::Reference| {
         let manifest = server.crane(&["manifest", &reference.to_string()]);
@@ -430,7 +430,7 @@ async fn an_image_is_labelled_in_the_label_when_small_and_by_layer_when_large() 
     assert_eq!(layers(&reference), layers(&big.reference));
     server.crane(&["validate", "--remote", &big.reference.to_string()]);
 
-    // Labelling again replaces the scheme instead of adding a second one.
+    // Labelling again replaces the scheme.
     let again = registry
         .label_image(&big.reference, "again", &labelling(YAML), &keyring)
         .await;
@@ -446,12 +446,12 @@ async fn an_image_is_labelled_in_the_label_when_small_and_by_layer_when_large() 
 }
 
 #[tokio::test]
-async fn labels_written_with_crane_as_the_guide_says_are_read() {
+async fn labels_written_with_crane_as_documented_are_read() {
     let server = RegistryServer::plain();
     let mut image = Image::labelled([]);
     image.layers = vec![Layer::with(
         &[("app/config.yaml", YAML.as_bytes())],
-        Packing::Gzip,
+        Compression::Gzip,
     )];
     let build = push(&server, &image, "guide/stack:build").to_string();
     let target = server.reference("guide/stack:1.4");
@@ -512,7 +512,7 @@ async fn every_image_of_an_index_is_labelled() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_an_image_is_said_so() {
+async fn a_missing_reference_and_another_artifact_are_reported() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let missing = registry

@@ -1,16 +1,17 @@
-//! Plugins, pushed and pulled and signed, by us and by others.
+//! Plugins that are pushed, pulled and signed by this crate and by other tools.
 
 use std::path::PathBuf;
 
 use llsd_registry::signature::{Level, PublicKey, Verification};
 use llsd_registry::{
-    Cause, Denied, Description, Digest, Keyring, Policy, Reference, Registry, Rule, Stage, Verdict,
+    Cause, Denied, Description, Digest, Keyring, Policy, Reference, Registry, Rule,
+    SignatureStatus, Stage,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::layout::Layout;
-use crate::support::proxy::{Proxy, answer};
+use crate::support::proxy::{Proxy, response};
 use crate::support::{Options, RegistryServer, cache_folder, chain, files_in, settings_for};
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 not much of a component";
@@ -44,7 +45,7 @@ async fn pushed(server: &RegistryServer, registry: &Registry, rest: &str) -> Ref
 }
 
 #[tokio::test]
-async fn what_is_pushed_is_pulled_by_us_and_read_by_crane_and_always_has_the_same_digest() {
+async fn a_pushed_plugin_can_be_pulled_and_read_by_crane_and_has_a_stable_digest() {
     let server = RegistryServer::start(Options {
         tls: true,
         basic_auth: true,
@@ -77,7 +78,7 @@ async fn what_is_pushed_is_pulled_by_us_and_read_by_crane_and_always_has_the_sam
             pulled.annotations["org.opencontainers.image.version"],
             "1.0.0"
         );
-        assert_eq!(pulled.verdict, Verdict::Skipped);
+        assert_eq!(pulled.signature_status, SignatureStatus::Skipped);
     }
     let digest = server.crane(&["digest", &target.to_string()]);
     assert_eq!(
@@ -91,7 +92,7 @@ async fn what_is_pushed_is_pulled_by_us_and_read_by_crane_and_always_has_the_sam
     assert_eq!(manifest["layers"][0]["mediaType"], "application/wasm");
 }
 
-/// What another client of the same layout writes: other dates, other annotations, same layer.
+/// Pushes a plugin as another client does: with another date and annotations and the same layer.
 fn push_with_crane(server: &RegistryServer, rest: &str, layers: &[&[u8]]) -> Reference {
     let layout = Layout::new();
     let config = json!({"created": "2026-01-01T00:00:00Z", "author": "them", "architecture": "wasm",
@@ -110,7 +111,7 @@ fn push_with_crane(server: &RegistryServer, rest: &str, layers: &[&[u8]]) -> Ref
 }
 
 #[tokio::test]
-async fn what_another_client_pushed_has_the_same_identity() {
+async fn a_plugin_pushed_by_another_client_has_the_same_identity() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let theirs = push_with_crane(&server, "them/adapter:1", &[COMPONENT]);
@@ -140,7 +141,7 @@ async fn what_another_client_pushed_has_the_same_identity() {
 }
 
 #[tokio::test]
-async fn what_no_rule_allows_is_not_even_asked_for() {
+async fn a_plugin_that_no_rule_allows_is_not_requested() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let reference = pushed(&server, &registry, "acme/adapter:1").await;
@@ -167,17 +168,17 @@ async fn what_no_rule_allows_is_not_even_asked_for() {
         *error.cause,
         Cause::Denied(Denied::TooLarge { limit: 10, .. })
     ));
-    let asked = server.requests().await;
+    let requests = server.requests().await;
     assert!(
-        !asked
+        !requests
             .iter()
             .any(|r| r.starts_with("GET") && r.contains("/blobs/")),
-        "{asked:?}"
+        "{requests:?}"
     );
 }
 
 #[tokio::test]
-async fn each_step_fails_under_its_own_name() {
+async fn errors_name_the_stage_that_failed() {
     let server = RegistryServer::start(Options {
         basic_auth: true,
         ..Options::default()
@@ -214,7 +215,7 @@ async fn each_step_fails_under_its_own_name() {
 }
 
 #[tokio::test]
-async fn an_altered_manifest_or_layer_is_noticed_and_not_kept() {
+async fn an_altered_manifest_or_layer_is_refused_and_not_cached() {
     let server = RegistryServer::plain();
     let direct = Registry::new(server.settings()).unwrap();
     let pinned = pushed(&server, &direct, "acme/adapter:1").await;
@@ -243,7 +244,7 @@ async fn an_altered_manifest_or_layer_is_noticed_and_not_kept() {
         "GET",
         "/manifests/",
         1,
-        answer("200 OK", &[], altered.as_bytes()),
+        response("200 OK", &[], altered.as_bytes()),
     );
     let error = registry
         .pull_plugin(&reference, &keyring, &policy)
@@ -257,7 +258,7 @@ async fn an_altered_manifest_or_layer_is_noticed_and_not_kept() {
     let mut layer = COMPONENT.to_vec();
     layer[9] ^= 1;
     let path = format!("/blobs/{}", Digest::of(COMPONENT));
-    proxy.fault("GET", &path, 1, answer("200 OK", &[], &layer));
+    proxy.fault("GET", &path, 1, response("200 OK", &[], &layer));
     let error = registry
         .pull_plugin(&reference, &keyring, &policy)
         .await
@@ -267,13 +268,13 @@ async fn an_altered_manifest_or_layer_is_noticed_and_not_kept() {
         (Stage::Fetch, "DigestMismatch")
     );
     let hex = Digest::of(COMPONENT).hex().to_owned();
-    let kept = || {
+    let is_cached = || {
         let files = files_in(&cache.path().join("blobs"));
         files
             .iter()
             .any(|file| file.to_string_lossy().ends_with(&hex))
     };
-    assert!(!kept());
+    assert!(!is_cached());
 
     assert_eq!(
         registry
@@ -283,10 +284,10 @@ async fn an_altered_manifest_or_layer_is_noticed_and_not_kept() {
             .bytes,
         COMPONENT
     );
-    assert!(kept());
+    assert!(is_cached());
 }
 
-/// A signer with cosign's own keys.
+/// A signer with a key pair of cosign.
 struct Signer {
     folder: TempDir,
 }
@@ -328,7 +329,7 @@ impl Signer {
 }
 
 #[tokio::test]
-async fn signatures_of_the_real_cosign_verify_in_both_forms_and_no_others_do() {
+async fn signatures_by_cosign_are_verified_in_both_formats() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let (alice, bob) = (Signer::new(&server), Signer::new(&server));
@@ -352,16 +353,16 @@ async fn signatures_of_the_real_cosign_verify_in_both_forms_and_no_others_do() {
         alice.sign(&server, &reference, bundle);
         let pulled = pull(&reference, by(&[&alice])).await.unwrap();
         let signers = [alice.key().fingerprint()].into();
-        assert_eq!(pulled.verdict, Verdict::Signed(signers));
+        assert_eq!(pulled.signature_status, SignatureStatus::Signed(signers));
 
         let error = pull(&reference, by(&[&bob])).await.unwrap_err();
         assert!(
-            chain(&error).contains("by no trusted key"),
+            chain(&error).contains("not by a trusted key"),
             "{}",
             chain(&error)
         );
 
-        // Both keys, when two are wanted.
+        // Both keys must sign if two are required.
         let two = Verification {
             threshold: 2,
             ..by(&[&alice, &bob])
@@ -369,7 +370,7 @@ async fn signatures_of_the_real_cosign_verify_in_both_forms_and_no_others_do() {
         assert!(pull(&reference, two.clone()).await.is_err());
         bob.sign(&server, &reference, bundle);
         assert!(
-            matches!(pull(&reference, two).await.unwrap().verdict, Verdict::Signed(s) if s.len() == 2)
+            matches!(pull(&reference, two).await.unwrap().signature_status, SignatureStatus::Signed(s) if s.len() == 2)
         );
         let same_key_twice = Verification {
             threshold: 2,
@@ -380,7 +381,7 @@ async fn signatures_of_the_real_cosign_verify_in_both_forms_and_no_others_do() {
 }
 
 #[tokio::test]
-async fn the_signature_of_another_artifact_does_not_count_under_this_ones_name() {
+async fn the_signature_of_another_artifact_does_not_count() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let alice = Signer::new(&server);
@@ -414,11 +415,11 @@ async fn the_signature_of_another_artifact_does_not_count_under_this_ones_name()
         .await
         .unwrap_err();
     assert_eq!(error.reason(), "SignatureInvalid");
-    let told = chain(&error);
-    let replayed = format!("was made for {}", signed.digest().unwrap());
-    assert_eq!(told.matches(&replayed).count(), 2, "{told}");
+    let message = chain(&error);
+    let replayed = format!("signs {}", signed.digest().unwrap());
+    assert_eq!(message.matches(&replayed).count(), 2, "{message}");
 
-    // Audit uses it all the same and says why it should not.
+    // With the level audit it is used, and the reason is reported.
     let audit = Verification {
         level: Level::Audit,
         ..Verification::enforce(vec![alice.key()])
@@ -426,14 +427,14 @@ async fn the_signature_of_another_artifact_does_not_count_under_this_ones_name()
     let pulled = registry
         .pull_plugin(&other, &Keyring::empty(), &allowing(&server, audit))
         .await;
-    let Verdict::Audited(why) = pulled.unwrap().verdict else {
+    let SignatureStatus::Audited(why) = pulled.unwrap().signature_status else {
         panic!()
     };
-    assert!(why.contains("was made for"), "{why}");
+    assert!(why.contains(" signs sha256:"), "{why}");
 }
 
 #[tokio::test]
-async fn a_rule_that_wants_signatures_without_keys_refuses_everything() {
+async fn a_rule_that_requires_signatures_without_keys_refuses_everything() {
     let server = RegistryServer::plain();
     let registry = Registry::new(server.settings()).unwrap();
     let reference = pushed(&server, &registry, "acme/adapter:1").await;
@@ -443,7 +444,7 @@ async fn a_rule_that_wants_signatures_without_keys_refuses_everything() {
         .await
         .unwrap_err();
     assert!(
-        chain(&error).contains("lists 0 different key(s)"),
+        chain(&error).contains("has 0 different key(s)"),
         "{}",
         chain(&error)
     );

@@ -1,4 +1,4 @@
-//! Credentials go into requests and nowhere else.
+//! Credentials appear in requests only.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use llsd_registry::{Error, Keyring, Registry};
 
-use crate::support::proxy::{Proxy, answer};
-use crate::support::tokens::{REFRESH, TokenServer};
+use crate::support::proxy::{Proxy, response};
+use crate::support::token_server::{REFRESH, TokenServer};
 use crate::support::{Options, PASSWORD, RegistryServer, USER, chain, keyring, settings_for};
 
 #[derive(Clone, Default)]
@@ -26,16 +26,16 @@ impl Write for Captured {
 }
 
 #[tokio::test]
-async fn no_log_line_and_no_error_holds_a_credential() {
+async fn no_log_line_and_no_error_contains_a_credential() {
     let captured = Captured::default();
     let writer = captured.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    // For the whole test program: the client works on other threads too.
+    // Set globally, because the client also runs on other threads.
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    let mut said = String::new();
+    let mut output = String::new();
 
     let tokens = TokenServer::start();
     let server = RegistryServer::start(Options {
@@ -57,10 +57,10 @@ async fn no_log_line_and_no_error_holds_a_credential() {
         let result = registry
             .base_config(&server.reference("none/such:1"), &keyring)
             .await;
-        said += &format!("{keyring:?} {}", chain(&result.unwrap_err()));
+        output += &format!("{keyring:?} {}", chain(&result.unwrap_err()));
     }
 
-    // Registries that send back what they were sent, in every way they can.
+    // Registries that return the credential in every part of a response.
     let echo = format!(r#"{{"errors": [{{"code": "X", "message": "you sent {PASSWORD}"}}]}}"#);
     let secret_query = format!("https://storage.example/blob?signature={PASSWORD}");
     for (status, headers) in [
@@ -80,12 +80,12 @@ async fn no_log_line_and_no_error_holds_a_credential() {
         ),
     ] {
         let proxy = Proxy::before(&server.address).await;
-        proxy.fault("HEAD", "/manifests/", 9, answer(status, &headers, b""));
+        proxy.fault("HEAD", "/manifests/", 9, response(status, &headers, b""));
         proxy.fault(
             "GET",
             "/manifests/",
             9,
-            answer(status, &headers, echo.as_bytes()),
+            response(status, &headers, echo.as_bytes()),
         );
         let registry = Registry::new(settings_for(&proxy.address)).unwrap();
         let reference: llsd_registry::Reference =
@@ -99,23 +99,23 @@ async fn no_log_line_and_no_error_holds_a_credential() {
                 .base_config(&reference, &keyring)
                 .await
                 .unwrap_err();
-            said += &format!("{error:?} {}", chain(&error));
+            output += &format!("{error:?} {}", chain(&error));
         }
     }
     let refused: Error = Error::Unauthorized {
         at: "x".into(),
         credential: "secret \"pull\"".into(),
     };
-    said += &format!("{refused:?}");
+    output += &format!("{refused:?}");
 
     let logged = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
-    assert!(logged.contains("refused"), "the client did log: {logged}");
+    assert!(logged.contains("refused"), "the log is not empty: {logged}");
     for secret in [PASSWORD, REFRESH, "wrong-canary"] {
         let basic = STANDARD.encode(format!("{USER}:{secret}"));
-        for text in [&logged, &said] {
+        for text in [&logged, &output] {
             assert!(!text.contains(secret), "{secret} in {text}");
             assert!(!text.contains(&basic), "{basic} in {text}");
         }
     }
-    assert!(said.contains("you sent …"), "{said}");
+    assert!(output.contains("you sent …"), "{output}");
 }

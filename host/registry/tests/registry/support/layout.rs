@@ -1,4 +1,4 @@
-//! Writes images as OCI layouts, which crane pushes as they are.
+//! Writes images as OCI layouts, which crane pushes unchanged.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,24 +9,24 @@ use tempfile::TempDir;
 
 use super::RegistryServer;
 
-/// How a layer is stored.
+/// The compression of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
+pub(crate) enum Compression {
     Plain,
     Gzip,
     Zstd,
 }
 
-/// One layer: what it unpacks to and how it is stored.
+/// A layer: its uncompressed content and its compression.
 #[derive(Clone)]
 pub(crate) struct Layer {
     pub(crate) tar: Vec<u8>,
-    pub(crate) packing: Packing,
+    pub(crate) compression: Compression,
 }
 
 impl Layer {
     /// A layer with some files.
-    pub(crate) fn with(files: &[(&str, &[u8])], packing: Packing) -> Self {
+    pub(crate) fn with(files: &[(&str, &[u8])], compression: Compression) -> Self {
         let mut builder = tar::Builder::new(Vec::new());
         for (path, content) in files {
             let mut header = tar::Header::new_gnu();
@@ -36,15 +36,15 @@ impl Layer {
         }
         Self {
             tar: builder.into_inner().unwrap(),
-            packing,
+            compression,
         }
     }
 
-    pub(crate) fn stored(&self) -> Vec<u8> {
-        match self.packing {
-            Packing::Plain => self.tar.clone(),
-            Packing::Gzip => gzip(&self.tar),
-            Packing::Zstd => {
+    pub(crate) fn compressed(&self) -> Vec<u8> {
+        match self.compression {
+            Compression::Plain => self.tar.clone(),
+            Compression::Gzip => gzip(&self.tar),
+            Compression::Zstd => {
                 let level = ruzstd::encoding::CompressionLevel::Fastest;
                 ruzstd::encoding::compress_to_vec(&self.tar[..], level)
             }
@@ -52,7 +52,7 @@ impl Layer {
     }
 
     pub(crate) fn digest(&self) -> Digest {
-        Digest::of(&self.stored())
+        Digest::of(&self.compressed())
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An image to be pushed.
+/// An image to push.
 #[derive(Clone, Default)]
 pub(crate) struct Image {
     pub(crate) labels: BTreeMap<String, String>,
@@ -77,7 +77,10 @@ impl Image {
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
             .collect();
-        let layers = vec![Layer::with(&[("etc/os-release", b"test")], Packing::Gzip)];
+        let layers = vec![Layer::with(
+            &[("etc/os-release", b"test")],
+            Compression::Gzip,
+        )];
         Self {
             labels,
             layers,
@@ -103,7 +106,7 @@ impl Layout {
         Self { folder }
     }
 
-    /// Adds bytes and returns their descriptor.
+    /// Adds a blob and returns its descriptor.
     pub(crate) fn blob(&self, media_type: &str, bytes: &[u8]) -> Value {
         let digest = Digest::of(bytes);
         std::fs::write(
@@ -118,7 +121,7 @@ impl Layout {
         self.blob(media_type, &serde_json::to_vec(value).unwrap())
     }
 
-    /// Adds an image for one processor.
+    /// Adds an image for one architecture.
     pub(crate) fn image(&self, image: &Image, architecture: &str) -> Value {
         let (manifest_type, config_type, layer_type) = match image.docker {
             true => (
@@ -134,13 +137,13 @@ impl Layout {
         };
         let layers: Vec<Value> = (image.layers.iter())
             .map(|layer| {
-                let suffix = match (layer.packing, image.docker) {
-                    (Packing::Plain, _) => "",
-                    (Packing::Gzip, true) => ".gzip",
-                    (Packing::Gzip, false) => "+gzip",
-                    (Packing::Zstd, _) => "+zstd",
+                let suffix = match (layer.compression, image.docker) {
+                    (Compression::Plain, _) => "",
+                    (Compression::Gzip, true) => ".gzip",
+                    (Compression::Gzip, false) => "+gzip",
+                    (Compression::Zstd, _) => "+zstd",
                 };
-                self.blob(&format!("{layer_type}{suffix}"), &layer.stored())
+                self.blob(&format!("{layer_type}{suffix}"), &layer.compressed())
             })
             .collect();
         let ids: Vec<_> = image
@@ -168,7 +171,7 @@ impl Layout {
         )
     }
 
-    /// Pushes what a descriptor names, with crane.
+    /// Pushes the manifest of a descriptor with crane.
     pub(crate) fn push(self, server: &RegistryServer, descriptor: &Value, rest: &str) -> Reference {
         let top = json!({"schemaVersion": 2, "manifests": [descriptor]});
         std::fs::write(self.folder.path().join("index.json"), top.to_string()).unwrap();
@@ -179,7 +182,7 @@ impl Layout {
     }
 }
 
-/// Pushes one image for this machine.
+/// Pushes an image for amd64.
 pub(crate) fn push(server: &RegistryServer, image: &Image, rest: &str) -> Reference {
     let layout = Layout::new();
     let descriptor = layout.image(image, "amd64");

@@ -1,4 +1,4 @@
-//! Starts and calls the real parts.
+//! Starts the registry and runs crane and cosign.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,37 +13,39 @@ use llsd_registry::{Keyring, Reference, Retry, Settings, Timeouts};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
+use token_server::TokenServer;
+
 pub(crate) mod layout;
 pub(crate) mod proxy;
-pub(crate) mod tokens;
+pub(crate) mod token_server;
 
-/// The account of the registries that want one, and a password that must not show up anywhere.
+/// The account of registries with authentication. The password must not appear in any output.
 pub(crate) const USER: &str = "puller";
 pub(crate) const PASSWORD: &str = "s3cret-canary";
-/// `PASSWORD` in the form of an htpasswd file.
+/// `USER` and `PASSWORD` as an htpasswd file.
 const HTPASSWD: &str = "puller:$2b$04$nSIgKpJgh7mSmnpbLCtFqeD586UrIAS516LGFHk6.OIM1Dm/CT.fq\n";
 
-/// The path of a tool that the test runner provides.
+/// The path of a tool, from the environment of the test runner.
 pub(crate) fn tool(variable: &str) -> PathBuf {
     match std::env::var_os(variable) {
         Some(path) => path.into(),
-        None => panic!("{variable} is not set: run through cargo xtask test"),
+        None => panic!("{variable} is not set; run the tests with cargo xtask test"),
     }
 }
 
-/// How a registry is to be reached.
+/// The options of a test registry.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) tls: bool,
     pub(crate) basic_auth: bool,
-    pub(crate) token_auth: Option<tokens::TokenServer>,
+    pub(crate) token_auth: Option<TokenServer>,
 }
 
-/// A running registry, stopped when dropped.
+/// A running registry. It is stopped when dropped.
 pub(crate) struct RegistryServer {
     pub(crate) address: String,
     pub(crate) ca_pem: Option<String>,
-    pub(crate) tokens: Option<tokens::TokenServer>,
+    pub(crate) tokens: Option<TokenServer>,
     folder: TempDir,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
@@ -89,7 +91,7 @@ impl RegistryServer {
             .spawn()
             .unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
-        // Requests are logged on stdout, everything else on stderr.
+        // The registry logs requests to stdout and all other messages to stderr.
         let mut requests = BufReader::new(child.stdout.take().unwrap());
         let into = Arc::clone(&log);
         std::thread::spawn(move || {
@@ -99,14 +101,14 @@ impl RegistryServer {
             }
         });
         let mut messages = BufReader::new(child.stderr.take().unwrap());
-        let mut seen = String::new();
+        let mut output = String::new();
         let address = loop {
-            let from = seen.len();
+            let from = output.len();
             assert!(
-                messages.read_line(&mut seen).unwrap() > 0,
-                "the registry did not start: {seen}"
+                messages.read_line(&mut output).unwrap() > 0,
+                "the registry did not start: {output}"
             );
-            if let Some((_, rest)) = seen[from..].split_once("listening on ") {
+            if let Some((_, rest)) = output[from..].split_once("listening on ") {
                 let end = rest.find([',', '"']).unwrap();
                 break rest[..end].to_owned();
             }
@@ -133,7 +135,7 @@ impl RegistryServer {
         format!("{}/{rest}", self.address).parse().unwrap()
     }
 
-    /// Settings that reach this registry, quick to give up.
+    /// Settings for this registry, with short timeouts.
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = settings_for(&self.address);
         if let Some(ca) = &self.ca_pem {
@@ -147,7 +149,7 @@ impl RegistryServer {
         settings
     }
 
-    /// The keyring that this registry lets in.
+    /// A keyring that this registry accepts.
     pub(crate) fn keyring(&self) -> Keyring {
         match self.has_account {
             true => keyring(&self.address, USER, PASSWORD),
@@ -155,7 +157,7 @@ impl RegistryServer {
         }
     }
 
-    /// Method and path of every request so far, in order; asks until the log has caught up.
+    /// Method and path of every request so far. Sends a marker request and waits until it is logged.
     pub(crate) async fn requests(&self) -> Vec<String> {
         let marker = format!("/v2/marker-{:x}/tags/list", fastrand::u64(..));
         let mut socket = tokio::net::TcpStream::connect(&self.address).await.unwrap();
@@ -168,12 +170,12 @@ impl RegistryServer {
             .unwrap();
         loop {
             let lines = self.log.lock().unwrap().clone();
-            let asked = lines.iter().filter_map(|line| line.split('"').nth(1));
-            let asked: Vec<String> = asked
-                .filter_map(|request| request.rsplit_once(' ').map(|(asked, _)| asked.to_owned()))
+            let requests = lines.iter().filter_map(|line| line.split('"').nth(1));
+            let requests: Vec<String> = requests
+                .filter_map(|request| request.rsplit_once(' ').map(|(line, _)| line.to_owned()))
                 .collect();
-            if asked.iter().any(|request| request.contains(&marker)) {
-                return asked
+            if requests.iter().any(|request| request.contains(&marker)) {
+                return requests
                     .into_iter()
                     .filter(|r| !r.contains("/marker-"))
                     .collect();
@@ -202,7 +204,7 @@ impl RegistryServer {
         command
     }
 
-    /// Runs crane and returns what it prints.
+    /// Runs crane and returns its standard output.
     pub(crate) fn crane(&self, arguments: &[&str]) -> Vec<u8> {
         run(self.command("LLSD_CRANE_BIN").args(arguments))
     }
@@ -224,7 +226,7 @@ impl Drop for RegistryServer {
     }
 }
 
-/// Settings that reach a host on loopback over plain HTTP.
+/// Settings for a host on loopback with plain HTTP.
 pub(crate) fn settings_for(address: &str) -> Settings {
     Settings {
         plain_http: vec![address.to_owned()],
@@ -236,8 +238,8 @@ pub(crate) fn settings_for(address: &str) -> Settings {
         },
         retry: Retry {
             attempts: 3,
-            first_wait: Duration::from_millis(2),
-            longest_wait: Duration::from_secs(1),
+            initial_backoff: Duration::from_millis(2),
+            max_backoff: Duration::from_secs(1),
         },
         ..Settings::default()
     }
@@ -254,14 +256,14 @@ pub(crate) fn keyring(registry: &str, username: &str, password: &str) -> Keyring
     keyring
 }
 
-/// A folder for the client's cache, and the same folder as the client wants it.
+/// A directory for the disk cache, and a handle to it.
 pub(crate) fn cache_folder() -> (TempDir, Arc<Dir>) {
     let folder = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
     (folder, Arc::new(dir))
 }
 
-/// Every file under a folder.
+/// All files below a directory.
 pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -277,12 +279,12 @@ pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
 
 fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed: {stderr}");
     output.stdout
 }
 
-/// A certificate for 127.0.0.1, its key, and the authority that signed it.
+/// A CA, a certificate for 127.0.0.1 signed by it, and the key of the certificate.
 fn certificates() -> (String, String, String) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();

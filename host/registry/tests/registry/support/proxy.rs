@@ -1,4 +1,4 @@
-//! A proxy between client and registry that does, for chosen requests, what goes wrong in the world.
+//! A proxy between client and registry that injects faults into selected requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What happens to a request.
+/// A fault.
 #[derive(Clone)]
 pub(crate) enum Fault {
-    /// The answer stops after this many bytes of its body.
+    /// Closes the connection after this many bytes of the response body.
     CutAfter(usize),
-    /// Nothing is ever answered.
+    /// Sends no response.
     Silence,
-    /// The head comes, and then a byte now and then, for ever.
+    /// Sends the response header, then single bytes with delays, without end.
     Drip,
-    /// The body never ends and has no announced length.
+    /// Sends a body without length and without end.
     Endless,
-    /// Exactly these bytes are answered.
-    Answer(Vec<u8>),
+    /// Sends exactly these bytes.
+    Respond(Vec<u8>),
 }
 
 struct Rule {
@@ -28,7 +28,7 @@ struct Rule {
     fault: Fault,
 }
 
-/// Forwards to a registry, except where a rule says otherwise.
+/// Forwards requests to a registry, unless a rule matches.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     rules: Arc<Mutex<Vec<Rule>>>,
@@ -59,7 +59,7 @@ impl Proxy {
         }
     }
 
-    /// The next `times` requests with this method and this text in their path meet a fault.
+    /// Injects a fault into the next `times` requests with this method and this string in their path.
     pub(crate) fn fault(&self, method: &'static str, path: &str, times: usize, fault: Fault) {
         self.rules.lock().unwrap().push(Rule {
             method,
@@ -75,14 +75,14 @@ impl Proxy {
         self.heads().into_iter().map(first).collect()
     }
 
-    /// Every request so far, without its body.
+    /// The header of every request so far.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-/// An answer with a body.
-pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Fault {
+/// A response with a body.
+pub(crate) fn response(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Fault {
     let mut head = format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n",
         body.len()
@@ -90,10 +90,10 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Fau
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
-    Fault::Answer([head.as_bytes(), b"\r\n", body].concat())
+    Fault::Respond([head.as_bytes(), b"\r\n", body].concat())
 }
 
-/// One request per connection keeps the bookkeeping honest.
+/// Serves one request per connection, so that every request passes the rules.
 async fn serve(
     mut client: TcpStream,
     rules: Arc<Mutex<Vec<Rule>>>,
@@ -124,10 +124,10 @@ async fn serve(
     const OPEN_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\n";
     match fault {
         Some(Fault::Silence) => {
-            // Until the client gives up.
+            // Wait until the client closes the connection.
             let _ = client.read_to_end(&mut Vec::new()).await;
         }
-        Some(Fault::Answer(bytes)) => {
+        Some(Fault::Respond(bytes)) => {
             let _ = client.write_all(&bytes).await;
             let _ = client.shutdown().await;
         }
@@ -173,10 +173,10 @@ async fn forward(
     body_limit: usize,
 ) -> Option<()> {
     let mut server = TcpStream::connect(upstream).await.ok()?;
-    let kept = head
+    let headers = head
         .lines()
         .filter(|line| !line.to_lowercase().starts_with("connection:"));
-    let lines: Vec<_> = kept.chain(["connection: close", "", ""]).collect();
+    let lines: Vec<_> = headers.chain(["connection: close", "", ""]).collect();
     server.write_all(lines.join("\r\n").as_bytes()).await.ok()?;
     server.write_all(body_start).await.ok()?;
     let length = head.lines().find_map(|line| {
@@ -197,11 +197,14 @@ async fn forward(
         server.write_all(&buffer[..read]).await.ok()?;
         left -= read;
     }
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer).await.ok()?;
-    let body = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let end = answer.len().min(body.saturating_add(body_limit));
-    client.write_all(&answer[..end]).await.ok()?;
+    let mut response = Vec::new();
+    server.read_to_end(&mut response).await.ok()?;
+    let body = response
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")?
+        + 4;
+    let end = response.len().min(body.saturating_add(body_limit));
+    client.write_all(&response[..end]).await.ok()?;
     let _ = client.shutdown().await;
     Some(())
 }

@@ -1,44 +1,46 @@
-//! Brings a blob from the network to [`scan`], which reads blockingly, while it is still arriving.
+//! Passes a blob from the network to [`scan`], which reads blockingly, while the blob arrives.
 
 use std::io::{self, Read};
 
 use bytes::{Buf as _, Bytes};
 use tokio::sync::mpsc;
 
-use super::{Caps, Error as LayerError, Found, Wanted, scan};
+use super::{Error as LayerError, FileQuery, Found, ScanLimits, scan};
 use crate::error::Error;
-use crate::session::Blob;
+use crate::session::BlobReader;
 
-/// Chunks in flight between the network and the reader; each is one network read.
-const CHUNKS: usize = 16;
+/// Chunks that are buffered between the network and the reader. A chunk is one read from the network.
+const BUFFERED_CHUNKS: usize = 16;
 
-/// Searches a blob while it arrives. The answer counts only once the whole blob had the right digest,
-/// and a wrong digest is reported before anything that the wrong bytes may have looked like.
+/// Searches a blob while it arrives. The result is returned only after the digest of the whole blob was
+/// verified, so that a wrong digest takes precedence over any error in the wrong content.
 pub(crate) async fn scan_blob(
-    mut blob: Blob<'_>,
-    wanted: &Wanted,
-    caps: Caps,
+    mut blob: BlobReader<'_>,
+    query: &FileQuery,
+    limits: ScanLimits,
 ) -> Result<Result<Found, LayerError>, Error> {
-    let (sender, receiver) = mpsc::channel(CHUNKS);
-    let wanted = wanted.clone();
+    let (sender, receiver) = mpsc::channel(BUFFERED_CHUNKS);
+    let query = query.clone();
     let reader = ChunkReader {
         receiver,
         current: Bytes::new(),
     };
-    let scanning = tokio::task::spawn_blocking(move || scan(reader, &wanted, caps));
+    let scanning = tokio::task::spawn_blocking(move || scan(reader, &query, limits));
     let mut sender = Some(sender);
     while let Some(chunk) = blob.next().await? {
         if let Some(open) = &sender
             && open.send(chunk).await.is_err()
         {
-            // The reader has seen enough; the rest is only hashed.
+            // The reader has stopped. The rest is only hashed.
             sender = None;
         }
     }
     drop(sender);
     match scanning.await {
         Ok(found) => Ok(found),
-        Err(_) => Ok(Err(LayerError::Damaged("it cannot be read".to_owned()))),
+        Err(_) => Ok(Err(LayerError::Damaged(
+            "the search ended unexpectedly".to_owned(),
+        ))),
     }
 }
 

@@ -1,7 +1,7 @@
-//! For those who make distribution images: what the operator reads from one, and labels put onto one.
+//! Adds the configuration labels to a distribution image, for the authors of images.
 //!
-//! Labelling rewrites the image's config blob and the manifest (and index) above it, and nothing else: layers
-//! stay where they are, in the same repository.
+//! Labelling writes a new config blob and a new manifest (and index) to the same repository. The layers
+//! do not change.
 
 use std::sync::Arc;
 
@@ -9,75 +9,63 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::base::{self, BaseConfig, open_image, read_base, search_layer};
+use crate::base_config::{self, BaseConfig};
 use crate::client::{Inner, Registry};
 use crate::credentials::Keyring;
 use crate::digest::Digest;
 use crate::error::Error as RegistryError;
 use crate::labels::{self, Scheme};
-use crate::layer::{Found, Wanted};
-use crate::manifest::{Document, Manifest, OCI_INDEX, OCI_MANIFEST, Platform};
+use crate::layer::{FileQuery, Found};
+use crate::manifest::{Document, Manifest, OCI_INDEX, OCI_MANIFEST};
+use crate::opened_image::search_layer;
 use crate::reference::{ParseReferenceError, Reference};
 use crate::session::Session;
 
-/// FR-027a: what goes into a label, and what is only pointed to.
+/// The size from which a configuration is not stored in a label but in a layer (FR-027a).
 const MAX_LABEL_CONFIG: usize = 50 << 10;
 
-/// What the operator sees when it looks at an image.
-#[derive(Clone, Debug)]
-pub struct ImageReport {
-    /// What the reference pointed to.
-    pub image_digest: Digest,
-    /// The manifest read for this machine's platform.
-    pub manifest_digest: Digest,
-    /// The platforms of its index; empty when it has none.
-    pub platforms: Vec<Platform>,
-    /// The configuration, or why there is none.
-    pub base: Result<BaseConfig, base::Error>,
-}
-
-/// What is to be written onto an image.
+/// The labels to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labelling {
-    /// The configuration file, exactly as the server would read it.
+    /// The content of the configuration file.
     pub config: Vec<u8>,
     /// Its `version`, for label `io.llamastack.config.version`.
     pub version: Option<String>,
-    /// Its schema id.
+    /// Its schema id, for label `io.llamastack.config.schema`.
     pub schema: Option<String>,
-    /// The plugin to propose.
+    /// The plugin to propose, for label `io.llamastack.config.plugin`.
     pub plugin: Option<String>,
 }
 
-/// What was written.
+/// A labelled image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelled {
-    /// The new image, under its tag.
+    /// The reference of the new image, with its tag.
     pub reference: Reference,
-    /// Its digest.
+    /// The digest of the new image.
     pub digest: Digest,
-    /// How the configuration is found on it.
+    /// The label scheme that was used.
     pub scheme: Scheme,
-    /// What the operator reads back from it.
+    /// The base configuration, read from the new image.
     pub base: Arc<BaseConfig>,
 }
 
-/// Why an image could not be labelled.
+/// Why an image cannot be labelled.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The image could not be read, or what was written does not read back.
-    #[error("the image could not be read")]
-    Image(#[from] base::Error),
-    /// The registry did not take it.
-    #[error("the labelled image could not be written")]
+    /// The image, or the labelled image, cannot be read.
+    #[error("failed to read the image")]
+    Image(#[from] base_config::Error),
+    /// A request to the registry failed.
+    #[error("failed to write the labelled image")]
     Registry(#[from] RegistryError),
-    /// The new tag is none.
-    #[error("the new tag cannot be used")]
+    /// The new tag is invalid.
+    #[error("the new tag is invalid")]
     Tag(#[from] ParseReferenceError),
-    /// A large configuration must already be in the image.
+    /// The configuration is too large for a label and in no layer.
     #[error(
-        "{image}: the configuration has {size} bytes, too many for a label, and no layer that could be searched holds a \
-         file with exactly this content; COPY the file into the image and label that"
+        "{image}: the configuration has {size} bytes, which is too large for a label, and no layer that can be \
+         searched contains a file with exactly this content; COPY the file into the image, then label the image"
     )]
     NotInAnyLayer {
         /// The image.
@@ -85,42 +73,19 @@ pub enum Error {
         /// Size of the configuration.
         size: usize,
     },
-    /// The image's documents are not what they should be.
+    /// The manifest, index or config of the image is invalid.
     #[error("{image}: {problem}")]
     Malformed {
         /// The image.
         image: String,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
 }
 
 impl Registry {
-    /// What the operator would read from an image, without remembering it.
-    pub async fn inspect_image(
-        &self,
-        image: &Reference,
-        keyring: &Keyring,
-    ) -> Result<ImageReport, base::Error> {
-        let inner = &self.inner;
-        let located = inner.locate(image, keyring)?;
-        let written = image.to_string();
-        let looking = async {
-            let digest = inner.resolve(&located).await?;
-            let opened = open_image(inner, &located, &digest, &written).await?;
-            let base = read_base(inner, &opened, &written).await;
-            Ok(ImageReport {
-                image_digest: opened.image_digest,
-                manifest_digest: opened.manifest_digest,
-                platforms: opened.platforms,
-                base,
-            })
-        };
-        inner.within_deadline(&written, looking).await
-    }
-
-    /// Writes a labelled copy of an image under another tag of the same repository, for every platform it has,
-    /// and reads it back.
+    /// Writes a labelled copy of an image with another tag to the same repository, for every platform of
+    /// the image, then reads the configuration back.
     pub async fn label_image(
         &self,
         image: &Reference,
@@ -130,25 +95,28 @@ impl Registry {
     ) -> Result<Labelled, Error> {
         let inner = &self.inner;
         let target = image.with_tag(tag)?;
-        let located = inner.locate(image, keyring).map_err(base::Error::from)?;
+        let located = inner
+            .locate(image, keyring)
+            .map_err(base_config::Error::from)?;
         let written = image.to_string();
-        let writing = async {
+        let labelling_task = async {
             let digest = inner.resolve(&located).await?;
             let (session, bytes) = inner.first_manifest(&located, &digest).await?;
             let repository = located.target.repository();
-            let work = Work {
+            let labeller = Labeller {
                 inner,
                 session: &session,
                 repository,
                 image: &written,
                 labelling,
             };
-            work.label_document(&bytes, tag).await
+            labeller.label_document(&bytes, tag).await
         };
-        let digest = inner.within_deadline(&written, writing).await?;
+        let digest = inner.within_deadline(&written, labelling_task).await?;
         let base = self.base_config(&target.at(&digest), keyring).await?;
         if base.yaml.as_bytes() != labelling.config {
-            let problem = "the configuration read back differs from the one written".to_owned();
+            let problem =
+                "the configuration read back differs from the configuration written".to_owned();
             return Err(Error::Malformed {
                 image: target.to_string(),
                 problem,
@@ -163,8 +131,8 @@ impl Registry {
     }
 }
 
-/// What labelling one image needs at every step.
-struct Work<'a> {
+/// Labels the documents of one image.
+struct Labeller<'a> {
     inner: &'a Inner,
     session: &'a Session,
     repository: &'a str,
@@ -172,8 +140,8 @@ struct Work<'a> {
     labelling: &'a Labelling,
 }
 
-impl Work<'_> {
-    /// Labels an image, or every image of an index, and puts the result under the tag.
+impl Labeller<'_> {
+    /// Labels a manifest, or every manifest of an index, and tags the result.
     async fn label_document(&self, bytes: &[u8], tag: &str) -> Result<Digest, Error> {
         match Document::parse(bytes).map_err(|problem| self.malformed(problem))? {
             Document::Manifest(manifest) => self
@@ -185,11 +153,12 @@ impl Work<'_> {
     }
 
     async fn label_index(&self, bytes: &[u8], tag: &str) -> Result<Digest, Error> {
-        let mut index = self.json(bytes)?;
+        let mut index = self.parse(bytes)?;
         let media_type = media_type(&index, OCI_INDEX);
         let entries = index.get_mut("manifests").and_then(Value::as_array_mut);
-        let entries = entries.ok_or_else(|| self.malformed("its index has no list".to_owned()))?;
-        // Attestations speak about the manifests that are being replaced.
+        let entries = entries
+            .ok_or_else(|| self.malformed("the index has no list of manifests".to_owned()))?;
+        // Attestations describe the manifests that are replaced.
         entries.retain(|entry| entry["platform"]["os"] != "unknown");
         for entry in entries.iter_mut() {
             let digest = entry["digest"].as_str().unwrap_or_default().to_owned();
@@ -197,20 +166,20 @@ impl Work<'_> {
             let parsed =
                 Document::parse(&stored.bytes).map_err(|problem| self.malformed(problem))?;
             let Document::Manifest(manifest) = parsed else {
-                return Err(self.malformed("its index holds another index".to_owned()));
+                return Err(self.malformed("the index contains another index".to_owned()));
             };
             let (digest, size) = self.label_manifest(&stored.bytes, &manifest, None).await?;
             entry["digest"] = digest.to_string().into();
             entry["size"] = size.into();
         }
-        let bytes = self.text(&index)?;
+        let bytes = self.serialize(&index)?;
         Ok(self
             .session
             .put_manifest(self.repository, tag, &media_type, bytes)
             .await?)
     }
 
-    /// Writes config and manifest of one image; answers with its digest and size.
+    /// Writes the config and manifest of one image. Returns the digest and size of the manifest.
     async fn label_manifest(
         &self,
         bytes: &[u8],
@@ -219,36 +188,34 @@ impl Work<'_> {
     ) -> Result<(Digest, usize), Error> {
         if !manifest.is_image() {
             let kind = &manifest.config.media_type;
-            return Err(self.malformed(format!(
-                "it is not an image: its config is of type {kind:?}"
-            )));
+            return Err(self.malformed(format!("not an image: the config has media type {kind:?}")));
         }
         let limit = self.inner.settings.limits.config_bytes;
         let config = self
             .session
             .get_blob(self.repository, &manifest.config, limit)
             .await?;
-        let mut config = self.json(&config)?;
+        let mut config = self.parse(&config)?;
         let labels = self.labels(manifest).await?;
         self.write_labels(&mut config, labels)?;
-        let config = self.text(&config)?;
-        let mut document = self.json(bytes)?;
+        let config = self.serialize(&config)?;
+        let mut document = self.parse(bytes)?;
         document["config"]["digest"] = Digest::of(&config).to_string().into();
         document["config"]["size"] = config.len().into();
         let media_type = media_type(&document, OCI_MANIFEST);
-        let document = self.text(&document)?;
+        let document = self.serialize(&document)?;
         let (digest, size) = (Digest::of(&document), document.len());
         self.session
             .put_blob(self.repository, config.into())
             .await?;
-        let selector = tag.map_or_else(|| digest.to_string(), str::to_owned);
+        let tag_or_digest = tag.map_or_else(|| digest.to_string(), str::to_owned);
         self.session
-            .put_manifest(self.repository, &selector, &media_type, document)
+            .put_manifest(self.repository, &tag_or_digest, &media_type, document)
             .await?;
         Ok((digest, size))
     }
 
-    /// The labels to write; `None` removes one.
+    /// The labels to write; `None` removes a label.
     async fn labels(
         &self,
         manifest: &Manifest,
@@ -275,9 +242,10 @@ impl Work<'_> {
         ])
     }
 
-    /// The layer and path with exactly the configuration's content; the topmost, since that is what runs.
+    /// The layer and path of a file with exactly the content of the configuration. The topmost layer is
+    /// used, because its file is the one that the container sees.
     async fn find_layer(&self, manifest: &Manifest) -> Result<(Digest, String), Error> {
-        let wanted = Wanted::Content(Digest::of(&self.labelling.config));
+        let query = FileQuery::Content(Digest::of(&self.labelling.config));
         for layer in manifest.layers.iter().rev() {
             let Self {
                 inner,
@@ -286,17 +254,17 @@ impl Work<'_> {
                 image,
                 ..
             } = self;
-            match search_layer(inner, session, repository, layer, &wanted, image).await {
+            match search_layer(inner, session, repository, layer, &query, image).await {
                 Ok(Found::File { path, .. }) => {
                     return Ok((layer.digest.clone(), path.as_str().to_owned()));
                 }
-                Ok(Found::Nothing | Found::Elsewhere(_)) => {}
-                // A layer too large for the operator to read cannot be pointed to either.
-                Err(base::Error::Layer { source, .. }) => {
-                    tracing::info!(layer = %layer.digest, reason = %source, "layer not searched");
+                Ok(Found::Nothing | Found::HardLink(_)) => {}
+                // The operator cannot read such a layer either, so the labels must not refer to it.
+                Err(base_config::Error::Layer { source, .. }) => {
+                    tracing::info!(layer = %layer.digest, reason = %source, "skipped a layer that cannot be searched");
                 }
-                Err(base::Error::Registry(error @ RegistryError::TooLarge { .. })) => {
-                    tracing::info!(layer = %layer.digest, reason = %error, "layer not searched");
+                Err(base_config::Error::Registry(error @ RegistryError::TooLarge { .. })) => {
+                    tracing::info!(layer = %layer.digest, reason = %error, "skipped a layer that cannot be searched");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -317,14 +285,16 @@ impl Work<'_> {
         for key in ["config", "Labels"] {
             let map = node.as_object_mut();
             let map =
-                map.ok_or_else(|| self.malformed("its config is not an object".to_owned()))?;
+                map.ok_or_else(|| self.malformed("the config is not a JSON object".to_owned()))?;
             node = map.entry(key).or_insert(Value::Null);
             if node.is_null() {
                 *node = Value::Object(Map::new());
             }
         }
         let map = node.as_object_mut();
-        let map = map.ok_or_else(|| self.malformed("its labels are not an object".to_owned()))?;
+        let map = map.ok_or_else(|| {
+            self.malformed("the labels of the config are not a JSON object".to_owned())
+        })?;
         for (label, value) in labels {
             match value {
                 Some(value) => map.insert(label.to_owned(), value.into()),
@@ -334,14 +304,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn json(&self, bytes: &[u8]) -> Result<Value, Error> {
+    fn parse(&self, bytes: &[u8]) -> Result<Value, Error> {
         serde_json::from_slice(bytes)
-            .map_err(|error| self.malformed(format!("cannot be read: {error}")))
+            .map_err(|error| self.malformed(format!("invalid JSON: {error}")))
     }
 
-    fn text(&self, value: &Value) -> Result<Vec<u8>, Error> {
+    fn serialize(&self, value: &Value) -> Result<Vec<u8>, Error> {
         serde_json::to_vec(value)
-            .map_err(|error| self.malformed(format!("cannot be written: {error}")))
+            .map_err(|error| self.malformed(format!("failed to serialize: {error}")))
     }
 
     fn malformed(&self, problem: String) -> Error {
@@ -352,10 +322,7 @@ impl Work<'_> {
     }
 }
 
-/// OCI documents may leave their type out; Docker's never do.
-fn media_type(document: &Value, otherwise: &str) -> String {
-    document["mediaType"]
-        .as_str()
-        .unwrap_or(otherwise)
-        .to_owned()
+/// The media type of a document. OCI documents may omit it, Docker's may not.
+fn media_type(document: &Value, default: &str) -> String {
+    document["mediaType"].as_str().unwrap_or(default).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Picks the decompressor by the first bytes: media types of layers are wrong often enough.
+//! Decompresses a layer. The format is detected by the first bytes, because media types are unreliable.
 
 use std::io::{self, BufRead, Read};
 
@@ -10,13 +10,13 @@ use super::{Error, at_end, damaged};
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// The layer's tar stream.
+/// The uncompressed tar stream of a layer.
 pub(super) fn decompress<'a>(mut reader: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, Error> {
     let start = reader.fill_buf().map_err(damaged)?;
     if start.is_empty() {
-        return Err(Error::Damaged("it is empty".to_owned()));
+        return Err(Error::Damaged("the layer is empty".to_owned()));
     }
-    // Seekable layers (eStargz, zstd:chunked) are many members or frames in a row.
+    // Seekable layers (eStargz, zstd:chunked) consist of several members or frames.
     Ok(if start.starts_with(GZIP) {
         Box::new(flate2::bufread::MultiGzDecoder::new(reader))
     } else if start.starts_with(ZSTD) || is_skippable(start) {
@@ -30,12 +30,12 @@ pub(super) fn decompress<'a>(mut reader: impl BufRead + 'a) -> Result<Box<dyn Re
     })
 }
 
-/// A frame of metadata: `0x184D2A50` to `0x184D2A5F`, little endian.
+/// Whether a zstd skippable frame starts here: `0x184D2A50` to `0x184D2A5F`, little endian.
 fn is_skippable(start: &[u8]) -> bool {
     matches!(start, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Zstandard frames one after the other; the library reads one.
+/// Reads consecutive zstd frames. The library decodes one frame.
 struct Frames<R> {
     reader: R,
     decoder: FrameDecoder,
@@ -54,7 +54,7 @@ impl<R: BufRead> Read for Frames<R> {
             } else if at_end(&mut self.reader)? {
                 break;
             } else {
-                self.begin()?;
+                self.start_frame()?;
             }
         }
         Ok(0)
@@ -62,7 +62,7 @@ impl<R: BufRead> Read for Frames<R> {
 }
 
 impl<R: BufRead> Frames<R> {
-    /// Decodes as many blocks as fill the buffer, so that memory stays at one window and one block.
+    /// Decodes only enough blocks to fill the buffer, so that memory stays at one window and one block.
     fn read_frame(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.decoder.can_collect() < buffer.len() && !self.decoder.is_finished() {
             let missing = buffer.len() - self.decoder.can_collect();
@@ -74,8 +74,8 @@ impl<R: BufRead> Frames<R> {
         self.decoder.read(buffer)
     }
 
-    /// Opens the next frame, or steps over a metadata frame.
-    fn begin(&mut self) -> io::Result<()> {
+    /// Starts the next frame, or skips a skippable frame.
+    fn start_frame(&mut self) -> io::Result<()> {
         match self.decoder.reset(&mut self.reader) {
             Ok(()) => self.in_frame = true,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {

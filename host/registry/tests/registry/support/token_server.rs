@@ -1,4 +1,4 @@
-//! A token server, as the registry's token authentication wants it.
+//! A token server for the token authentication of the registry.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{PASSWORD, USER};
 
-/// A refresh token it accepts instead of the password.
+/// A refresh token that the server accepts instead of the password.
 pub(crate) const REFRESH: &str = "refresh-canary";
 
 pub(crate) struct TokenServer {
@@ -33,13 +33,13 @@ impl TokenServer {
         let address = listener.local_addr().unwrap().to_string();
         let issued = Arc::new(AtomicUsize::new(0));
         let (count, der) = (Arc::clone(&issued), certificate.der().to_vec());
-        // On a thread of its own: tests call crane blockingly, and crane calls this.
+        // A thread and not a task: tests block while crane runs, and crane calls this server.
         std::thread::spawn(move || {
             while let Ok((mut socket, _)) = listener.accept() {
                 let mut buffer = vec![0; 16 << 10];
                 let read = socket.read(&mut buffer).unwrap_or(0);
                 let request = String::from_utf8_lossy(&buffer[..read]).into_owned();
-                let answer = match token_for(&request, &key, &der) {
+                let response = match token_for(&request, &key, &der) {
                     Some(token) => {
                         count.fetch_add(1, Ordering::SeqCst);
                         let body = json!({"token": token, "expires_in": 300}).to_string();
@@ -47,7 +47,7 @@ impl TokenServer {
                     }
                     None => "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".into(),
                 };
-                let _ = socket.write_all(answer.as_bytes());
+                let _ = socket.write_all(response.as_bytes());
             }
         });
         Self {
@@ -57,7 +57,7 @@ impl TokenServer {
         }
     }
 
-    /// By name, since crane refuses a realm that is a loopback address.
+    /// The realm, with a host name because crane refuses a loopback address.
     pub(crate) fn realm(&self) -> String {
         format!("http://{}/token", self.host())
     }
@@ -66,13 +66,13 @@ impl TokenServer {
         self.address.replace("127.0.0.1", "localhost")
     }
 
-    /// How many tokens it gave out.
+    /// The number of issued tokens.
     pub(crate) fn issued(&self) -> usize {
         self.issued.load(Ordering::SeqCst)
     }
 }
 
-/// A token for what the request asks, when it shows the right credential.
+/// A token for the requested scope, if the credential is correct.
 fn token_for(request: &str, key: &KeyPair, certificate: &[u8]) -> Option<String> {
     let (head, body) = request.split_once("\r\n\r\n")?;
     let line = head.lines().next()?;
@@ -82,7 +82,7 @@ fn token_for(request: &str, key: &KeyPair, certificate: &[u8]) -> Option<String>
         name.eq_ignore_ascii_case("authorization")
             .then(|| value.to_owned())
     };
-    let shown = head.lines().find_map(header);
+    let authorization = head.lines().find_map(header);
     let form: Vec<(String, String)> = match line.starts_with("POST") {
         true => url::form_urlencoded::parse(body.as_bytes())
             .into_owned()
@@ -104,7 +104,7 @@ fn token_for(request: &str, key: &KeyPair, certificate: &[u8]) -> Option<String>
     };
     let is_refresh =
         field("grant_type") == Some("refresh_token") && field("refresh_token") == Some(REFRESH);
-    if shown != Some(basic) && !is_refresh {
+    if authorization != Some(basic) && !is_refresh {
         return None;
     }
     let mut scope = field("scope")?.splitn(3, ':');
@@ -122,9 +122,9 @@ fn token_for(request: &str, key: &KeyPair, certificate: &[u8]) -> Option<String>
     let random = SystemRandom::new();
     let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
     let pair = EcdsaKeyPair::from_pkcs8(algorithm, &key.serialize_der(), &random).unwrap();
-    let mark = pair.sign(&random, signed.as_bytes()).unwrap();
+    let signature = pair.sign(&random, signed.as_bytes()).unwrap();
     Some(format!(
         "{signed}.{}",
-        URL_SAFE_NO_PAD.encode(mark.as_ref())
+        URL_SAFE_NO_PAD.encode(signature.as_ref())
     ))
 }

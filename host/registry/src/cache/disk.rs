@@ -1,11 +1,12 @@
-//! Blobs on disk, inside one folder that this module cannot leave.
+//! A bounded cache on disk for manifests, blobs and files of layers.
 //!
-//! A blob is written under its digest, complete and checked, by rename; it is hashed again whenever it
-//! is read, and thrown away when it is not what its name says. Files taken out of layers are kept the
-//! same way, with their own digest in front, since their name says where they came from.
+//! All access goes through one directory handle (`cap_std`), so no path can leave the directory.
+//! A verified blob is written to a temporary file and renamed to its digest. It is hashed again on
+//! every read and deleted if it does not match. A file of a layer is stored under its layer and path,
+//! with its own digest as a prefix of the content.
 //!
-//! Everything belongs to a scope. What was read from one repository is not given out under the name of
-//! another: whoever knows a digest could otherwise claim, from a registry of their own, to hold it.
+//! Every entry belongs to a scope, normally a repository, and is found in that scope only. Otherwise
+//! a tenant who knows a digest could read it from the cache through a registry of their own.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
@@ -15,24 +16,24 @@ use cap_std::fs::Dir;
 
 use crate::digest::Digest;
 
-/// A bounded store of bytes. Without a folder it remembers nothing.
+/// The cache. Without a directory it stores nothing.
 #[derive(Clone)]
-pub(crate) struct Store {
+pub(crate) struct DiskCache {
     dir: Option<Arc<Dir>>,
     capacity: u64,
 }
 
-/// The three folders inside the cache folder.
+/// The directories inside the cache directory.
 const BLOBS: &str = "blobs";
 const FILES: &str = "files";
 const PARTS: &str = "parts";
 
-/// A file is written within moments; what is older was left by an interrupted run. What is younger may
-/// be another process at work in the same folder.
+/// The age at which a temporary file is deleted. A file is written within moments: an older one
+/// belongs to an interrupted run, a younger one may belong to another process.
 const PART_AGE: Duration = Duration::from_secs(3600);
 
-impl Store {
-    /// Prepares the folder and removes what an interrupted run left behind.
+impl DiskCache {
+    /// Creates the directories and deletes temporary files of interrupted runs.
     pub(crate) fn open(dir: Option<Arc<Dir>>, capacity: u64) -> std::io::Result<Self> {
         if let Some(dir) = &dir {
             for name in [BLOBS, FILES, PARTS] {
@@ -57,7 +58,7 @@ impl Store {
         Ok(Self { dir, capacity })
     }
 
-    /// A blob by digest, hashed again.
+    /// Reads a blob and verifies its digest.
     pub(crate) async fn blob(&self, scope: &str, digest: &Digest) -> Option<Vec<u8>> {
         let path = blob_name(scope, digest);
         let digest = digest.clone();
@@ -72,19 +73,19 @@ impl Store {
         .await
     }
 
-    /// Keeps a blob that was checked against its digest.
-    pub(crate) async fn keep_blob(&self, scope: &str, digest: &Digest, bytes: &[u8]) {
-        self.keep(blob_name(scope, digest), bytes.to_vec()).await;
+    /// Stores a blob whose digest was verified.
+    pub(crate) async fn put_blob(&self, scope: &str, digest: &Digest, bytes: &[u8]) {
+        self.put(blob_name(scope, digest), bytes.to_vec()).await;
     }
 
-    /// A file out of a layer.
+    /// Reads a file of a layer and verifies its digest.
     pub(crate) async fn file(&self, scope: &str, layer: &Digest, path: &str) -> Option<Vec<u8>> {
         let name = file_name(scope, layer, path);
         self.run(move |dir| {
             let mut bytes = read(dir, &name)?;
-            let right =
+            let is_valid =
                 bytes.len() >= 64 && Digest::of(&bytes[64..]).hex().as_bytes() == &bytes[..64];
-            if !right {
+            if !is_valid {
                 discard(dir, &name);
                 return None;
             }
@@ -93,21 +94,21 @@ impl Store {
         .await
     }
 
-    /// Keeps a file out of a layer that was checked against its digest.
-    pub(crate) async fn keep_file(&self, scope: &str, layer: &Digest, path: &str, bytes: &[u8]) {
+    /// Stores a file of a layer whose digest was verified.
+    pub(crate) async fn put_file(&self, scope: &str, layer: &Digest, path: &str, bytes: &[u8]) {
         let mut content = Digest::of(bytes).hex().as_bytes().to_vec();
         content.extend_from_slice(bytes);
-        self.keep(file_name(scope, layer, path), content).await;
+        self.put(file_name(scope, layer, path), content).await;
     }
 
-    /// Writing is best effort: a full disk costs a fetch, not a reconciliation.
-    async fn keep(&self, path: String, bytes: Vec<u8>) {
+    /// Writes an entry. A failure, for example a full disk, is only logged: the next read fetches.
+    async fn put(&self, path: String, bytes: Vec<u8>) {
         let capacity = self.capacity;
-        let kept = self
+        let written = self
             .run(move |dir| Some(write(dir, &path, &bytes, capacity)))
             .await;
-        if let Some(Err(error)) = kept {
-            tracing::warn!(%error, "the registry cache could not be written");
+        if let Some(Err(error)) = written {
+            tracing::warn!(%error, "failed to write to the registry cache");
         }
     }
 
@@ -140,13 +141,13 @@ fn read(dir: &Dir, path: &str) -> Option<Vec<u8>> {
 }
 
 fn discard(dir: &Dir, path: &str) {
-    tracing::warn!(path, "a damaged file was removed from the registry cache");
-    // Gone already is as good as removed.
+    tracing::warn!(path, "deleted a damaged file from the registry cache");
+    // The next read ignores the file too, so a failure to delete it does no harm.
     let _ = dir.remove_file(path);
 }
 
 fn write(dir: &Dir, path: &str, bytes: &[u8], capacity: u64) -> std::io::Result<()> {
-    make_room(dir, bytes.len() as u64, capacity)?;
+    evict(dir, bytes.len() as u64, capacity)?;
     let part = format!("{PARTS}/{:016x}", fastrand::u64(..));
     let written = (|| {
         let mut file = dir.create(&part)?;
@@ -160,14 +161,14 @@ fn write(dir: &Dir, path: &str, bytes: &[u8], capacity: u64) -> std::io::Result<
     written
 }
 
-/// Removes the oldest files until `incoming` bytes fit.
-fn make_room(dir: &Dir, incoming: u64, capacity: u64) -> std::io::Result<()> {
+/// Deletes the oldest files until `incoming` bytes fit.
+fn evict(dir: &Dir, incoming: u64, capacity: u64) -> std::io::Result<()> {
     let mut files = Vec::new();
-    for folder in [BLOBS, FILES] {
-        for entry in dir.read_dir(folder)? {
+    for directory in [BLOBS, FILES] {
+        for entry in dir.read_dir(directory)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
-            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            let path = format!("{directory}/{}", entry.file_name().to_string_lossy());
             files.push((metadata.modified()?, metadata.len(), path));
         }
     }
@@ -183,7 +184,7 @@ fn make_room(dir: &Dir, incoming: u64, capacity: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes a file; another process may have been faster.
+/// Deletes a file. Another process may have deleted it already.
 fn remove(dir: &Dir, path: &str) -> std::io::Result<()> {
     match dir.remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -199,20 +200,21 @@ mod tests {
 
     use super::*;
 
-    fn store(capacity: u64) -> (tempfile::TempDir, Store) {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
-        (folder, Store::open(Some(Arc::new(dir)), capacity).unwrap())
+    fn store(capacity: u64) -> (tempfile::TempDir, DiskCache) {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
+        (
+            directory,
+            DiskCache::open(Some(Arc::new(dir)), capacity).unwrap(),
+        )
     }
 
     #[tokio::test]
-    async fn what_was_kept_is_found_and_a_damaged_copy_is_not_believed() {
-        let (folder, store) = store(1000);
+    async fn entries_are_found_and_damaged_ones_are_ignored() {
+        let (directory, store) = store(1000);
         let (digest, layer) = (Digest::of(b"blob"), Digest::of(b"layer"));
-        store.keep_blob("r/a", &digest, b"blob").await;
-        store
-            .keep_file("r/a", &layer, "etc/run.yaml", b"file")
-            .await;
+        store.put_blob("r/a", &digest, b"blob").await;
+        store.put_file("r/a", &layer, "etc/run.yaml", b"file").await;
         assert_eq!(
             store.blob("r/a", &digest).await.as_deref(),
             Some(&b"blob"[..])
@@ -223,12 +225,12 @@ mod tests {
         );
         assert_eq!(store.file("r/a", &layer, "etc/other").await, None);
 
-        // Under another repository's name it is not there.
+        // Another repository does not find it.
         assert_eq!(store.blob("r/b", &digest).await, None);
         assert_eq!(store.file("r/b", &layer, "etc/run.yaml").await, None);
 
         for kind in [BLOBS, FILES] {
-            for entry in std::fs::read_dir(folder.path().join(kind)).unwrap() {
+            for entry in std::fs::read_dir(directory.path().join(kind)).unwrap() {
                 let path = entry.unwrap().path();
                 let mut bytes = std::fs::read(&path).unwrap();
                 *bytes.last_mut().unwrap() ^= 1;
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(store.blob("r/a", &digest).await, None);
         assert_eq!(store.file("r/a", &layer, "etc/run.yaml").await, None);
         assert_eq!(
-            std::fs::read_dir(folder.path().join(BLOBS))
+            std::fs::read_dir(directory.path().join(BLOBS))
                 .unwrap()
                 .count(),
             0
@@ -246,33 +248,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_folder_stays_within_its_size() {
-        let (folder, store) = store(250);
+    async fn the_directory_stays_within_its_capacity() {
+        let (directory, store) = store(250);
         for n in 0..10u8 {
             let bytes = [n; 100];
-            store.keep_blob("r/a", &Digest::of(&bytes), &bytes).await;
+            store.put_blob("r/a", &Digest::of(&bytes), &bytes).await;
         }
-        let blobs = std::fs::read_dir(folder.path().join(BLOBS)).unwrap();
+        let blobs = std::fs::read_dir(directory.path().join(BLOBS)).unwrap();
         assert_eq!(blobs.count(), 2);
         let newest = [9u8; 100];
         assert!(store.blob("r/a", &Digest::of(&newest)).await.is_some());
     }
 
     #[tokio::test]
-    async fn leftovers_of_an_interrupted_write_are_cleared_at_start() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join(PARTS)).unwrap();
-        let half = std::fs::File::create(folder.path().join(PARTS).join("half")).unwrap();
+    async fn temporary_files_of_interrupted_writes_are_deleted_at_start() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join(PARTS)).unwrap();
+        let half = std::fs::File::create(directory.path().join(PARTS).join("half")).unwrap();
         half.set_modified(SystemTime::now() - 2 * PART_AGE).unwrap();
-        std::fs::write(folder.path().join(PARTS).join("growing"), b"x").unwrap();
-        let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
-        Store::open(Some(Arc::new(dir)), 100).unwrap();
-        let left = std::fs::read_dir(folder.path().join(PARTS)).unwrap();
+        std::fs::write(directory.path().join(PARTS).join("growing"), b"x").unwrap();
+        let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
+        DiskCache::open(Some(Arc::new(dir)), 100).unwrap();
+        let left = std::fs::read_dir(directory.path().join(PARTS)).unwrap();
         let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(
             left,
             ["growing"],
-            "what another process may be writing stays"
+            "a file that another process may be writing stays"
         );
     }
 }

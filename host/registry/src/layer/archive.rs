@@ -1,0 +1,200 @@
+//! Searches the entries of a tar archive.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use tar::EntryType;
+
+use super::{Error, FileQuery, Found, LayerPath, ScanLimits, damaged};
+use crate::digest::Digest;
+
+/// The total size of small files that are retained as possible targets of later hard links.
+const MAX_LINK_TARGET_BYTES: u64 = 8 << 20;
+/// The size limit of a long name or a pax record. Real ones have a few hundred bytes.
+const MAX_HEADER_BYTES: u64 = 256 << 10;
+
+/// Searches all entries. The last matching entry counts.
+pub(super) fn search<R: Read>(
+    archive: &mut tar::Archive<R>,
+    query: &FileQuery,
+    limits: ScanLimits,
+) -> Result<Found, Error> {
+    let mut search = Search {
+        query,
+        limits,
+        result: Ok(Found::Nothing),
+        link_targets: LinkTargets::default(),
+    };
+    let mut header = ExtendedHeader::default();
+    // Raw entries: otherwise the library reads long names of any size into memory.
+    for entry in archive.entries().map_err(damaged)?.raw(true) {
+        let mut entry = entry.map_err(damaged)?;
+        let kind = entry.header().entry_type();
+        if header.read_entry(kind, &mut entry)? {
+            continue;
+        }
+        let ExtendedHeader { path, link, size } = std::mem::take(&mut header);
+        let path = path.unwrap_or_else(|| lossy(&entry.path_bytes()));
+        let link = link.or_else(|| entry.link_name_bytes().map(|name| lossy(&name)));
+        if size.is_some_and(|other| other != entry.size()) {
+            return Err(Error::Damaged(format!("two sizes for {path:?}")));
+        }
+        if let Some(path) = LayerPath::parse(&path) {
+            search.visit(kind, path, link, entry.size(), &mut entry)?;
+        }
+    }
+    search.result
+}
+
+/// The state of a search.
+struct Search<'a> {
+    query: &'a FileQuery,
+    limits: ScanLimits,
+    /// The result of the last entry that matched.
+    result: Result<Found, Error>,
+    link_targets: LinkTargets,
+}
+
+impl Search<'_> {
+    /// Examines one entry. An error means that the archive is invalid.
+    fn visit(
+        &mut self,
+        kind: EntryType,
+        path: LayerPath,
+        link: Option<String>,
+        size: u64,
+        content: &mut impl Read,
+    ) -> Result<(), Error> {
+        let is_queried = *self.query == FileQuery::Path(path.clone());
+        match kind {
+            EntryType::Regular | EntryType::Continuous if size > self.limits.file_bytes => {
+                // Only the queried file has a size limit.
+                if is_queried {
+                    let limit = self.limits.file_bytes;
+                    let path = path.into_string();
+                    self.result = Err(Error::FileTooLarge { path, limit });
+                }
+            }
+            EntryType::Regular | EntryType::Continuous => self.visit_file(path, size, content)?,
+            EntryType::Link if is_queried => {
+                let target = link.as_deref().and_then(LayerPath::parse);
+                let target = target
+                    .ok_or_else(|| Error::Damaged("a hard link has no valid target".into()))?;
+                self.result = Ok(match self.link_targets.files.get(&target) {
+                    Some(content) => Found::File {
+                        path,
+                        content: content.clone(),
+                    },
+                    None => Found::HardLink(target),
+                });
+            }
+            EntryType::GNUSparse => {
+                return Err(Error::Damaged("sparse files are not supported".into()));
+            }
+            other if is_queried => {
+                let kind = match (other, link) {
+                    (EntryType::Symlink, Some(to)) => format!("a symbolic link to {to:?}"),
+                    (EntryType::Directory, _) => "a directory".to_owned(),
+                    _ => "not a regular file".to_owned(),
+                };
+                let path = path.into_string();
+                self.result = Err(Error::NotAFile { path, kind });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn visit_file(
+        &mut self,
+        path: LayerPath,
+        size: u64,
+        reader: &mut impl Read,
+    ) -> Result<(), Error> {
+        let mut content = Vec::with_capacity(size as usize);
+        reader.read_to_end(&mut content).map_err(damaged)?;
+        let is_match = match self.query {
+            FileQuery::Path(queried) => *queried == path,
+            FileQuery::Content(digest) => Digest::of(&content) == *digest,
+        };
+        if is_match {
+            self.result = Ok(Found::File { path, content });
+        } else if let FileQuery::Path(_) = self.query {
+            self.link_targets.add(path, content);
+        }
+        Ok(())
+    }
+}
+
+/// Small files that were read, for hard links that follow them.
+#[derive(Default)]
+struct LinkTargets {
+    files: HashMap<LayerPath, Vec<u8>>,
+    bytes: u64,
+}
+
+impl LinkTargets {
+    fn add(&mut self, path: LayerPath, content: Vec<u8>) {
+        let size = content.len() as u64;
+        if self.bytes + size <= MAX_LINK_TARGET_BYTES {
+            self.bytes += size;
+            self.files.insert(path, content);
+        }
+    }
+}
+
+/// Names and the size of the next entry, from GNU long name entries and pax headers.
+#[derive(Default)]
+struct ExtendedHeader {
+    path: Option<String>,
+    link: Option<String>,
+    size: Option<u64>,
+}
+
+impl ExtendedHeader {
+    /// Reads an entry that describes the next one. `false` if the entry is not of that kind.
+    fn read_entry(&mut self, kind: EntryType, entry: &mut impl Read) -> Result<bool, Error> {
+        match kind {
+            EntryType::GNULongName => self.path = Some(trimmed(&read_header(entry)?)),
+            EntryType::GNULongLink => self.link = Some(trimmed(&read_header(entry)?)),
+            EntryType::XGlobalHeader => {}
+            EntryType::XHeader => {
+                for record in tar::PaxExtensions::new(&read_header(entry)?) {
+                    let record = record.map_err(damaged)?;
+                    let value = lossy(record.value_bytes());
+                    match record.key_bytes() {
+                        b"path" => self.path = Some(value),
+                        b"linkpath" => self.link = Some(value),
+                        b"size" => self.size = Some(value.parse().map_err(damaged)?),
+                        _ => {}
+                    }
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn read_header(entry: &mut impl Read) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    entry
+        .take(MAX_HEADER_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(damaged)?;
+    match bytes.len() as u64 > MAX_HEADER_BYTES {
+        true => Err(Error::Damaged(format!(
+            "a name or pax header is longer than {MAX_HEADER_BYTES} bytes"
+        ))),
+        false => Ok(bytes),
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The string before the first NUL byte.
+fn trimmed(bytes: &[u8]) -> String {
+    lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default())
+}

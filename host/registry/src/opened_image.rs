@@ -1,0 +1,170 @@
+//! An image opened for reading: its manifest and config, and files of its layers.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+
+use crate::base_config::Error;
+use crate::client::{Inner, Located};
+use crate::digest::Digest;
+use crate::layer::{self, FileQuery, Found, LayerPath, ScanLimits};
+use crate::manifest::{Descriptor, Document, ImageConfig, Manifest, Platform};
+use crate::session::Session;
+
+/// The deepest nesting of indexes that is followed. Real images have an index or none.
+const MAX_INDEX_DEPTH: usize = 2;
+/// The longest chain of hard links that is followed.
+const MAX_LINKS: usize = 4;
+
+/// An image with its manifest and config blob.
+pub(crate) struct OpenedImage {
+    pub(crate) session: Arc<Session>,
+    pub(crate) repository: String,
+    pub(crate) image_digest: Digest,
+    pub(crate) manifest_digest: Digest,
+    pub(crate) manifest: Manifest,
+    pub(crate) config: ImageConfig,
+    /// Platforms of the index; empty if the reference is a manifest.
+    pub(crate) platforms: Vec<Platform>,
+}
+
+/// Reads the index, the manifest for the platform, and its config.
+pub(crate) async fn open_image(
+    inner: &Arc<Inner>,
+    located: &Located,
+    digest: &Digest,
+    image: &str,
+) -> Result<OpenedImage, Error> {
+    let not_an_image = |problem: String| Error::NotAnImage {
+        image: image.to_owned(),
+        problem,
+    };
+    let repository = located.target.repository().to_owned();
+    let (session, mut bytes) = inner.first_manifest(located, digest).await?;
+    let mut manifest_digest = digest.clone();
+    let mut platforms = Vec::new();
+    for _ in 0..=MAX_INDEX_DEPTH {
+        match Document::parse(&bytes).map_err(not_an_image)? {
+            Document::Manifest(manifest) => {
+                if !manifest.is_image() {
+                    let kind = &manifest.config.media_type;
+                    return Err(not_an_image(format!("its config has media type {kind:?}")));
+                }
+                let limit = inner.settings.limits.config_bytes;
+                let blob = inner
+                    .blob(&session, &repository, &manifest.config, limit)
+                    .await?;
+                let config = serde_json::from_slice(&blob)
+                    .map_err(|error| not_an_image(format!("its config is invalid: {error}")))?;
+                return Ok(OpenedImage {
+                    session,
+                    repository,
+                    image_digest: digest.clone(),
+                    manifest_digest,
+                    manifest: *manifest,
+                    config,
+                    platforms,
+                });
+            }
+            Document::Index(index) => {
+                let wanted = &inner.settings.platform;
+                platforms.extend(index.manifests.iter().filter_map(|d| d.platform.clone()));
+                let chosen = index.choose(wanted).ok_or_else(|| {
+                    let Platform { os, architecture } = wanted;
+                    not_an_image(format!("its index has no manifest for {os}/{architecture}"))
+                })?;
+                manifest_digest = chosen.digest.clone();
+                bytes = inner
+                    .manifest(&session, &repository, &manifest_digest)
+                    .await?;
+            }
+        }
+    }
+    Err(not_an_image("its index contains only indexes".to_owned()))
+}
+
+/// Finds a layer by its digest, or by the digest of its uncompressed content (`diff_id`). Tools that
+/// recompress layers change the first and keep the second.
+pub(crate) fn find_layer<'a>(opened: &'a OpenedImage, wanted: &Digest) -> Option<&'a Descriptor> {
+    let layers = &opened.manifest.layers;
+    let by_diff_id = || {
+        let ids = &opened.config.rootfs.as_ref()?.diff_ids;
+        let index = ids.iter().position(|id| *id == wanted.to_string())?;
+        (ids.len() == layers.len())
+            .then(|| layers.get(index))
+            .flatten()
+    };
+    layers
+        .iter()
+        .find(|layer| layer.digest == *wanted)
+        .or_else(by_diff_id)
+}
+
+/// Reads a file of a layer, from the disk cache or the registry. Follows hard links inside the layer.
+pub(crate) async fn read_file(
+    inner: &Arc<Inner>,
+    opened: &OpenedImage,
+    layer: &Descriptor,
+    path: &LayerPath,
+    image: &str,
+) -> Result<Option<Vec<u8>>, Error> {
+    let scope = inner.scope(&opened.session.name_of(&opened.repository));
+    if let Some(content) = inner
+        .disk_cache
+        .file(&scope, &layer.digest, path.as_str())
+        .await
+    {
+        return Ok(Some(content));
+    }
+    let OpenedImage {
+        session,
+        repository,
+        ..
+    } = opened;
+    let mut query_path = path.clone();
+    for _ in 0..MAX_LINKS {
+        let query = FileQuery::Path(query_path);
+        match search_layer(inner, session, repository, layer, &query, image).await? {
+            Found::File { content, .. } => {
+                inner
+                    .disk_cache
+                    .put_file(&scope, &layer.digest, path.as_str(), &content)
+                    .await;
+                return Ok(Some(content));
+            }
+            Found::HardLink(target) => query_path = target,
+            Found::Nothing => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// Searches one layer in one pass.
+pub(crate) async fn search_layer(
+    inner: &Inner,
+    session: &Session,
+    repository: &str,
+    layer: &Descriptor,
+    query: &FileQuery,
+    image: &str,
+) -> Result<Found, Error> {
+    let limits = inner.settings.limits;
+    let scan_limits = ScanLimits {
+        unpacked_bytes: limits.unpacked_bytes,
+        file_bytes: limits.base_bytes,
+    };
+    let search = async || {
+        let blob = session
+            .open_blob(repository, layer, limits.layer_bytes)
+            .await?;
+        layer::scan_blob(blob, query, scan_limits).await
+    };
+    session
+        .retrying(|| search().boxed())
+        .await?
+        .map_err(|source| Error::Layer {
+            image: image.to_owned(),
+            layer: layer.digest.clone(),
+            source,
+        })
+}
