@@ -1,11 +1,11 @@
 //! `docs/specification.md` names files and tests. Each of them exists, and every identifier of the
-//! specification has an entry.
+//! specification has an entry. Files that the other pages name exist too.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeSet;
 
-use llsd_install::{checkout, sources};
+use llsd_install::{checkout, pages, sources};
 
 /// Folders with the files that the page may name.
 const FOLDERS: [&str; 8] = [
@@ -79,13 +79,19 @@ fn expected_ids() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_file_that_the_specification_page_names_exists() {
-    let page = page();
-    let is_path = |span: &&str| FOLDERS.iter().any(|folder| span.starts_with(folder));
-    let missing: BTreeSet<&str> = code_spans(&page)
-        .filter(is_path)
-        .filter(|path| !checkout().join(path).exists())
-        .collect();
+fn every_file_that_a_page_names_exists() {
+    // A pattern such as `plugins/<name>` or `catalog/*.txt` is not a file.
+    let is_file = |span: &&str| {
+        FOLDERS.iter().any(|folder| span.starts_with(folder))
+            && !span.contains(['<', '*', '{', ' ', '…'])
+    };
+    let mut missing = BTreeSet::new();
+    for page in pages().unwrap() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let spans = code_spans(&text).filter(is_file);
+        let dead = spans.filter(|path| !checkout().join(path).exists());
+        missing.extend(dead.map(|path| (page.display().to_string(), path.to_owned())));
+    }
     assert!(missing.is_empty(), "no such file: {missing:#?}");
 }
 
@@ -104,7 +110,9 @@ fn every_test_that_the_specification_page_names_exists() {
             name.split(['(', '<', ':']).next()
         })
         .collect();
-    let named: BTreeSet<&str> = code_spans(&page).filter(|span| is_test_name(span)).collect();
+    let named: BTreeSet<&str> = code_spans(&page)
+        .filter(|span| is_test_name(span))
+        .collect();
     assert!(named.len() > 80, "only {} tests are named", named.len());
     let missing: BTreeSet<_> = named.difference(&names).collect();
     assert!(missing.is_empty(), "no such test: {missing:#?}");
