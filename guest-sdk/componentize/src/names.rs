@@ -21,7 +21,9 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
                 let Name::Function(map) = part? else { continue };
                 for naming in map {
                     let naming = naming?;
-                    functions.append(naming.index, &short(naming.name));
+                    if let Some(name) = short(naming.name) {
+                        functions.append(naming.index, &name);
+                    }
                 }
             }
             let mut section = NameSection::new();
@@ -35,10 +37,11 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     Ok(out.finish())
 }
 
-/// The demangled name: the plugin's own functions with their path, those of libraries without.
-fn short(name: &str) -> Cow<'_, str> {
+/// The demangled name of the plugin's own functions. Functions of libraries have none: a trap reports
+/// the plugin's functions on the stack, and the names of the others are several kilobytes.
+fn short(name: &str) -> Option<Cow<'_, str>> {
     let Ok(symbol) = rustc_demangle::try_demangle(name) else {
-        return Cow::Borrowed(name);
+        return Some(Cow::Borrowed(name));
     };
     let full = format!("{symbol:#}");
     // `<type as trait>::function`, or `<type>::function`.
@@ -51,10 +54,9 @@ fn short(name: &str) -> Cow<'_, str> {
         ))
     });
     let plain = without_generics(subject.as_deref().unwrap_or(&full));
-    if plain.starts_with("llsd_") || plain.starts_with("adapter_") {
-        return Cow::Owned(plain);
-    }
-    Cow::Owned(plain.rsplit("::").next().unwrap_or(&plain).to_owned())
+    let library = ["core::", "alloc::", "std::", "serde_core::", "serde_json::", "wit_bindgen::"];
+    let is_library = library.iter().any(|path| plain.starts_with(path));
+    (!is_library).then_some(Cow::Owned(plain))
 }
 
 /// Where the bracket closes that was open before the text began.
@@ -91,23 +93,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_it_is_in_a_few_words() {
+    fn the_plugins_own_functions_have_short_names_and_library_functions_none() {
         for (mangled, name) in [
             (
                 "_ZN13llsd_dialects8assemble8assemble17h72766dd10e507aaeE",
-                "llsd_dialects::assemble::assemble",
+                Some("llsd_dialects::assemble::assemble"),
             ),
             (
                 "_ZN98_$LT$$RF$mut$u20$serde_json..de..Deserializer$LT$R$GT$$u20$as$u20$serde_core..de..Deserializer$GT$15deserialize_any17h334e9c1fa5c76820E",
-                "deserialize_any",
+                None,
             ),
             (
                 "_ZN5alloc11collections5btree3map25BTreeMap$LT$K$C$V$C$A$GT$6insert17hbc6dd7930ddecbddE",
-                "insert",
+                None,
             ),
-            ("cabi_realloc", "cabi_realloc"),
+            ("cabi_realloc", Some("cabi_realloc")),
         ] {
-            assert_eq!(short(mangled), name);
+            assert_eq!(short(mangled).as_deref(), name);
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn host_with(
     observer: Option<Arc<dyn Observer>>,
 ) -> anyhow::Result<Host> {
     Ok(Host::new(HostConfig {
-        cache: caches.compiled(),
+        compile_cache: caches.compiled(),
         observer,
         ..HostConfig::default()
     })?)
@@ -52,7 +52,7 @@ pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec
 
 /// Loads one plugin from a file.
 pub(crate) fn load_file(host: &Host, path: &Path) -> anyhow::Result<Plugin> {
-    host.load(&files::bytes(path)?, Origin::Outside)
+    host.load(&files::bytes(path)?, Origin::External)
         .with_context(|| format!("{} does not load", path.display()))
 }
 

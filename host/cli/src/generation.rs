@@ -3,28 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use llsd_adapter_sdk::Diagnostic;
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::checked::{Checked, ConfigSource, ServerSource, review};
-use llsd_api::{Notice, Rejection};
+use llsd_api::checked::{Checked, ConfigSource, ServerSource, check_document};
+use llsd_api::{Diagnostic, FieldPath};
 use llsd_plugin::Plugin;
-use llsd_registry::Reference;
 use llsd_render::distributions::{self, KnownDistribution};
-use llsd_render::{Generated, Inputs, ProviderPackage, Refusal, Surroundings, generate, yaml};
+use llsd_render::{GenerateError, Generated, Inputs, PodContext, ProviderPackage, generate, yaml};
 use serde_json::Value;
 
-use crate::registry::{Client, RegistryOptions};
-use crate::{adapters, files, talk};
+use crate::{adapters, files};
 
 /// Where the base comes from and what is known about it.
 #[derive(clap::Args)]
 pub(crate) struct BaseOptions {
     /// The base configuration; by default the one built in for the distribution that is named
-    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    #[arg(long, value_name = "FILE")]
     base_config: Option<PathBuf>,
-    /// Take the base configuration, and what is known about it, from an image's labels
-    #[arg(long, value_name = "REF")]
-    image: Option<Reference>,
     /// The dialect of the base, for example llama-stack/0.7; by default found out
     #[arg(long, value_name = "ID")]
     schema: Option<String>,
@@ -36,25 +30,29 @@ pub(crate) struct BaseOptions {
     packages: Vec<(String, PathBuf)>,
     #[command(flatten)]
     pub(crate) adapters: adapters::PluginOptions,
+    #[cfg(feature = "network")]
     #[command(flatten)]
-    registries: RegistryOptions,
+    image: crate::network::ImageOptions,
 }
 
 impl BaseOptions {
     /// The base that the options name, if they name one.
     pub(crate) fn given_base(&self) -> anyhow::Result<Option<GivenBase>> {
-        match (&self.base_config, &self.image) {
-            (Some(file), _) => GivenBase::from_file(file).map(Some),
-            (None, Some(image)) => GivenBase::from_image(image, &self.registries).map(Some),
-            (None, None) => Ok(None),
+        if let Some(file) = &self.base_config {
+            return GivenBase::from_file(file).map(Some);
         }
+        #[cfg(feature = "network")]
+        if let Some(base) = self.image.base()? {
+            return Ok(Some(base));
+        }
+        Ok(None)
     }
 }
 
 /// A base configuration, and what is known about it from outside.
 pub(crate) struct GivenBase {
-    config: Value,
-    hints: Hints,
+    pub(crate) config: Value,
+    pub(crate) hints: Hints,
 }
 
 impl GivenBase {
@@ -65,23 +63,6 @@ impl GivenBase {
         Ok(Self {
             config,
             hints: Hints::default(),
-        })
-    }
-
-    /// From the labels of an image, read as the operator reads them.
-    fn from_image(image: &Reference, registries: &RegistryOptions) -> anyhow::Result<Self> {
-        let client = Client::new(registries, image)?;
-        talk::remark(&format!("reading {image}"));
-        let base = client.wait(client.registry.base_config(image, &client.keyring))?;
-        let config = yaml::read(&base.yaml)
-            .with_context(|| format!("{image}: {} is no server configuration", base.source))?;
-        Ok(Self {
-            config,
-            hints: Hints {
-                labels: base.hints.clone(),
-                schema: base.schema.clone(),
-                server_version: base.server_version.clone(),
-            },
         })
     }
 }
@@ -106,7 +87,7 @@ pub(crate) struct Report {
     pub(crate) base: Value,
     /// What became of it.
     pub(crate) outcome: Outcome,
-    /// Rejections and warnings, sorted.
+    /// Errors and warnings, sorted.
     pub(crate) found: Vec<Diagnostic>,
 }
 
@@ -121,12 +102,12 @@ pub(crate) fn run(
         .as_str()
         .unwrap_or("(unnamed)")
         .to_owned();
-    let verdict = review(object);
-    let mut found: Vec<Diagnostic> = verdict.notices.iter().map(notice).collect();
-    let (base, outcome) = match verdict.result {
+    let report = check_document(object);
+    let mut found = report.warnings;
+    let (base, outcome) = match report.result {
         Ok(checked) => generate_checked(&checked, given, arguments, plugins, &mut found)?,
-        Err(rejections) => {
-            found.extend(rejections.iter().map(rejection));
+        Err(errors) => {
+            found.extend(errors);
             (Value::Null, Outcome::Refused)
         }
     };
@@ -149,7 +130,7 @@ fn generate_checked(
     if let ConfigSource::Override { config_map, .. } = &checked.config_source {
         return Ok((Value::Null, Outcome::Override(config_map.clone())));
     }
-    let surroundings = surroundings(checked, arguments, found)?;
+    let pod_context = pod_context(checked, arguments, found)?;
     let built_in;
     let GivenBase { config, hints } = match given {
         Some(given) => given,
@@ -178,28 +159,25 @@ fn generate_checked(
         checked,
         base: config,
         hints: &hints,
-        surroundings: &surroundings,
+        pod_context: &pod_context,
     };
     let outcome = match generate(&adapters::as_adapters(plugins), &inputs) {
         Ok(generated) => {
             found.extend(generated.warnings.iter().cloned());
             Outcome::Generated(Box::new(generated))
         }
-        Err(Refusal::Rejected(problems)) => {
+        Err(GenerateError::Rejected(problems)) => {
             found.extend(problems);
             Outcome::Refused
         }
-        Err(Refusal::Undecided(undecided)) => {
+        Err(GenerateError::Schema(undecided)) => {
             let fix = "name the dialect with --schema, the release with --server-version, or add its adapter with --plugin";
-            found.push(Diagnostic::error(
-                "unsupported-schema",
-                "spec.distribution",
-                undecided.to_string(),
-                fix,
-            ));
+            let field = FieldPath::spec().field("distribution");
+            let error = Diagnostic::error(field, undecided.to_string(), fix);
+            found.push(error.with_code("unsupported-schema"));
             Outcome::Refused
         }
-        Err(Refusal::Fault(fault)) => return Err(fault.into()),
+        Err(GenerateError::Fault(fault)) => return Err(fault.into()),
     };
     Ok((config.clone(), outcome))
 }
@@ -210,7 +188,7 @@ fn built_in_base(
     found: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<Option<GivenBase>> {
     let mut refuse = |field: &str, problem: String, fix: String| {
-        found.push(Diagnostic::error("no-base", field, problem, fix));
+        found.push(Diagnostic::error(FieldPath::from(field), problem, fix).with_code("no-base"));
         Ok(None)
     };
     const GIVE: &str = "give it with --base-config";
@@ -260,51 +238,36 @@ fn built_in_base(
 }
 
 /// What the images of external providers declare, which the command line must be told.
-fn surroundings(
+fn pod_context(
     checked: &Checked,
     arguments: &BaseOptions,
     found: &mut Vec<Diagnostic>,
-) -> anyhow::Result<Surroundings> {
-    let mut surroundings = Surroundings::default();
+) -> anyhow::Result<PodContext> {
+    let mut pod_context = PodContext::default();
     for (id, path) in &arguments.packages {
         let package = ProviderPackage::read(&files::text(path)?)
             .with_context(|| format!("{} declares no provider", path.display()))?;
-        surroundings.packages.insert(id.clone(), package);
+        pod_context.packages.insert(id.clone(), package);
     }
     for provider in checked
         .external
         .iter()
-        .filter(|one| !surroundings.packages.contains_key(one.id.as_str()))
+        .filter(|one| !pod_context.packages.contains_key(one.id.as_str()))
     {
-        found.push(Diagnostic::warning(
-            "image-not-read",
-            provider.path.as_str(),
-            format!("the type of this provider is declared inside {}, which the command line has not read; it is left out", provider.image),
-            format!("give the image's lls-provider-spec.yaml with --provider-package {}=FILE", provider.id),
-        ));
+        let warning = Diagnostic::warning(
+            provider.path.clone(),
+            format!(
+                "the type of this provider is declared inside {}, which the command line has not read; it is left out",
+                provider.image
+            ),
+            format!(
+                "give the image's lls-provider-spec.yaml with --provider-package {}=FILE",
+                provider.id
+            ),
+        );
+        found.push(warning.with_code("image-not-read"));
     }
-    Ok(surroundings)
-}
-
-fn rejection(
-    Rejection {
-        field,
-        problem,
-        fix,
-    }: &Rejection,
-) -> Diagnostic {
-    Diagnostic::error("invalid", field.as_str(), problem, fix)
-}
-
-/// What the checks of the API remark, in the words of all findings.
-pub(crate) fn notice(
-    Notice {
-        field,
-        problem,
-        fix,
-    }: &Notice,
-) -> Diagnostic {
-    Diagnostic::warning("notice", field.as_str(), problem, fix)
+    Ok(pod_context)
 }
 
 fn parse_package(text: &str) -> Result<(String, PathBuf), String> {

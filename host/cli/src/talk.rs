@@ -43,10 +43,7 @@ pub(crate) fn remark(text: &str) {
 
 /// The verdict over one file or resource, then everything found, the worst first.
 pub(crate) fn findings(subject: &str, found: &[Diagnostic]) {
-    let errors = found
-        .iter()
-        .filter(|one| one.is_error())
-        .count();
+    let errors = found.iter().filter(|one| one.is_error()).count();
     let warnings = found.len() - errors;
     match (errors, warnings) {
         (0, 0) => eprintln!("{subject}: accepted"),

@@ -1,6 +1,6 @@
 //! `testbed`: builds, starts and stops the control plane outside of a test.
 //!
-//! `cargo xtask control-plane` is the way people reach it.
+//! `cargo xtask control-plane` runs it.
 
 mod playground;
 
@@ -21,41 +21,41 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build every program and print `name=path` for each
+    /// Build every tool and print `name=path` for each
     Build,
-    /// Start a control plane that stays, or keep the one that runs; print its variables
+    /// Start a control plane in the background, unless one is running, and print its variables
     Up {
         #[arg(long, value_enum, default_value = "newest")]
-        release: Choice,
+        release: ReleaseArg,
     },
-    /// Stop what `up` started
+    /// Stop the control planes that `up` started
     Down,
-    /// Print the variables of what `up` started, for `eval`
+    /// Print the variables of the running control planes, for `eval`
     Env,
-    /// Run a command with a control plane of its own, and stop that afterwards
+    /// Start a control plane, run a command with it, and stop it
     Run {
         #[arg(long, value_enum, default_value = "newest")]
-        release: Vec<Choice>,
+        release: Vec<ReleaseArg>,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Start a control plane, a registry and an operator, apply resources, and stay until Ctrl-C
+    /// Start a control plane, a registry and an operator, apply resources, and run until Ctrl-C
     Playground {
-        /// The binary `llsd`
+        /// Path of the `llsd` binary
         #[arg(long)]
         llsd: PathBuf,
-        /// Files of resources to apply
+        /// Manifests to apply
         resources: Vec<PathBuf>,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Choice {
+enum ReleaseArg {
     Newest,
     Oldest,
 }
 
-impl Choice {
+impl ReleaseArg {
     const ALL: [Self; 2] = [Self::Newest, Self::Oldest];
 
     fn release(self) -> Release {
@@ -72,7 +72,7 @@ impl Choice {
         }
     }
 
-    /// Where `up` keeps the control plane.
+    /// The folder of the control plane that `up` starts.
     fn folder(self) -> Result<PathBuf> {
         let name = match self {
             Self::Newest => "newest",
@@ -81,26 +81,36 @@ impl Choice {
         Ok(toolchain::cache_dir()?.join("testbed/run").join(name))
     }
 
-    /// The state of what `up` started, if that answers.
+    /// The state of the control plane that `up` started, if its API server responds.
     async fn running(self) -> Result<Option<State>> {
         let file = State::file(&self.folder()?);
         if !file.is_file() {
             return Ok(None);
         }
         let testbed = Testbed::connect(&file)?;
-        let answers = testbed
+        let responds = testbed
             .client("admin")
             .await?
             .apiserver_version()
             .await
             .is_ok();
-        Ok(answers.then(|| testbed.state().clone()))
+        Ok(responds.then(|| testbed.state().clone()))
     }
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
-    match Arguments::parse().task {
+async fn main() -> ExitCode {
+    // Not returned from `main`: the standard library would print a backtrace with it.
+    run_task(Arguments::parse().task)
+        .await
+        .unwrap_or_else(|error| {
+            print_error(&error);
+            ExitCode::FAILURE
+        })
+}
+
+async fn run_task(task: Task) -> Result<ExitCode> {
+    match task {
         Task::Build => build(),
         Task::Up { release } => up(release).await,
         Task::Down => down(),
@@ -125,27 +135,27 @@ fn build() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn up(choice: Choice) -> Result<ExitCode> {
-    let state = match choice.running().await? {
+async fn up(release: ReleaseArg) -> Result<ExitCode> {
+    let state = match release.running().await? {
         Some(state) => state,
         None => {
-            let folder = choice.folder()?;
-            // One that no longer answers may have left programs behind.
+            let folder = release.folder()?;
+            // A control plane that does not respond may have left processes behind.
             if let Ok(old) = State::load(&State::file(&folder)) {
                 old.stop()?;
             }
-            ControlPlane::start(choice.release(), &folder)
+            ControlPlane::start(release.release(), &folder)
                 .await?
                 .release()
         }
     };
-    print_variables(choice, &state);
+    print_variables(release, &state);
     Ok(ExitCode::SUCCESS)
 }
 
 fn down() -> Result<ExitCode> {
-    for choice in Choice::ALL {
-        let file = State::file(&choice.folder()?);
+    for release in ReleaseArg::ALL {
+        let file = State::file(&release.folder()?);
         if file.is_file() {
             State::load(&file)?.stop()?;
         }
@@ -154,33 +164,35 @@ fn down() -> Result<ExitCode> {
 }
 
 async fn env() -> Result<ExitCode> {
-    let mut runs = false;
-    for choice in Choice::ALL {
-        if let Some(state) = choice.running().await? {
-            print_variables(choice, &state);
-            runs = true;
+    let mut is_running = false;
+    for release in ReleaseArg::ALL {
+        if let Some(state) = release.running().await? {
+            print_variables(release, &state);
+            is_running = true;
         }
     }
     ensure!(
-        runs,
-        "no control plane runs; start one with `cargo xtask control-plane up`"
+        is_running,
+        "no control plane is running; start one with `cargo xtask control-plane up`"
     );
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(choices: &[Choice], command: &[String]) -> Result<ExitCode> {
-    let (program, arguments) = command.split_first().context("there is no command")?;
+async fn run(releases: &[ReleaseArg], command: &[String]) -> Result<ExitCode> {
+    let (program, arguments) = command
+        .split_first()
+        .context("the command is missing; write it after `--`")?;
     let mut child = Command::new(program);
     child.args(arguments);
     let mut testbeds = Vec::new();
-    for choice in choices {
-        let testbed = Testbed::start(choice.release()).await?;
-        child.env(choice.variable(), State::file(&testbed.state().folder));
+    for release in releases {
+        let testbed = Testbed::start(release.release()).await?;
+        child.env(release.variable(), State::file(&testbed.state().folder));
         testbeds.push(testbed);
     }
     let status = child
         .status()
-        .with_context(|| format!("cannot run {program}"))?;
+        .with_context(|| format!("failed to run {program:?}"))?;
     let code = status
         .code()
         .and_then(|code| u8::try_from(code).ok())
@@ -188,12 +200,20 @@ async fn run(choices: &[Choice], command: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn print_variables(choice: Choice, state: &State) {
+fn print_variables(release: ReleaseArg, state: &State) {
     let export =
         |name: &str, path: &Path| print_line(&format!("export {name}='{}'", path.display()));
-    export(choice.variable(), &State::file(&state.folder));
-    if choice == Choice::Newest {
+    export(release.variable(), &State::file(&state.folder));
+    if release == ReleaseArg::Newest {
         export("KUBECONFIG", &state.folder.join("admin.kubeconfig"));
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the error of a command")]
+fn print_error(error: &anyhow::Error) {
+    eprintln!("error: {error}");
+    for cause in error.chain().skip(1) {
+        eprintln!("  caused by: {cause}");
     }
 }
 

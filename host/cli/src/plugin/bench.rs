@@ -80,7 +80,7 @@ fn measure(plugin: &Plugin, request: &Request, runs: u32) -> anyhow::Result<Cost
     let mut durations = Vec::new();
     let mut fuel = 0;
     for _ in 0..runs {
-        let called = plugin.call_afresh(request)?;
+        let called = plugin.call_uncached(request)?;
         fuel = called.fuel;
         durations.push(called.duration);
     }

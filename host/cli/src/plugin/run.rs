@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use llsd_plugin::{RawAnswer, Request};
+use llsd_plugin::{RawOutput, Request};
 
 use crate::{Verdict, adapters, files, talk};
 
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         called.duration
     ));
     Ok(match &*called.answer {
-        RawAnswer::Outcome(Err(_)) => Verdict::Refused,
+        RawOutput::Outcome(Err(_)) => Verdict::Refused,
         _ => Verdict::Done,
     })
 }

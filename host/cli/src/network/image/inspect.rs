@@ -1,0 +1,128 @@
+//! `llsd image inspect`: what the operator would read from an image.
+
+use llsd_registry::{BaseConfig, ImageReport, Platform, Reference, chain};
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::network::registry;
+use crate::network::registry::{Client, RegistryOptions};
+use crate::talk::{self, Output};
+
+/// Which image.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The image
+    image: Reference,
+    /// How to say it
+    #[arg(long, short, value_enum, default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    registries: RegistryOptions,
+}
+
+/// Exit 1 when the operator would find no configuration on the image.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+    let image = &arguments.image;
+    let client = Client::new(&arguments.registries, image)?;
+    talk::remark(&format!("reading {image}"));
+    let report = client.wait(client.registry.inspect_image(image, &client.keyring))?;
+    match arguments.output {
+        Output::Human => talk::data(&as_text(image, &report)),
+        Output::Json => talk::data(&serde_json::to_string_pretty(&as_json(image, &report))?),
+    }
+    match report.base {
+        Ok(_) => Ok(Verdict::Done),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            if registry::is_refusal(&error) {
+                return Ok(Verdict::Refused);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn as_json(image: &Reference, report: &ImageReport) -> Value {
+    let ImageReport {
+        image_digest,
+        manifest_digest,
+        platforms,
+        base,
+    } = report;
+    let platform = |Platform { os, architecture }: &Platform| format!("{os}/{architecture}");
+    let (config, problem) = match base {
+        Ok(base) => (config_json(base), Value::Null),
+        Err(error) => (
+            Value::Null,
+            json!({ "reason": error.reason(), "message": chain(error) }),
+        ),
+    };
+    json!({
+        "image": image.to_string(),
+        "digest": image_digest.to_string(),
+        "manifest": manifest_digest.to_string(),
+        "platforms": platforms.iter().map(platform).collect::<Vec<_>>(),
+        "config": config,
+        "problem": problem,
+    })
+}
+
+fn config_json(base: &BaseConfig) -> Value {
+    let BaseConfig {
+        yaml,
+        config_digest,
+        image_digest: _,
+        manifest_digest: _,
+        scheme,
+        source,
+        schema,
+        config_version,
+        server_version,
+        plugin,
+        user,
+        hints: _,
+    } = base;
+    json!({
+        "scheme": scheme.as_str(),
+        "source": source,
+        "digest": config_digest.to_string(),
+        "size": yaml.len(),
+        "schema": schema,
+        "version": config_version,
+        "serverVersion": server_version,
+        "plugin": plugin,
+        "user": user,
+    })
+}
+
+fn as_text(image: &Reference, report: &ImageReport) -> String {
+    let mut lines = vec![
+        format!("image     {image}"),
+        format!("digest    {}", report.image_digest),
+    ];
+    if !report.platforms.is_empty() {
+        let all = report.platforms.iter();
+        let names = all.map(|Platform { os, architecture }| format!("{os}/{architecture}"));
+        lines.push(format!(
+            "platforms {}",
+            names.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    match &report.base {
+        Ok(base) => {
+            let or = |value: &Option<String>, absent: &str| {
+                value.clone().unwrap_or_else(|| absent.to_owned())
+            };
+            lines.extend([
+                format!("config    {}, {} bytes", base.source, base.yaml.len()),
+                format!("scheme    {}", base.scheme.as_str()),
+                format!("schema    {}", or(&base.schema, "not stated")),
+                format!("server    {}", or(&base.server_version, "not stated")),
+                format!("plugin    {}", or(&base.plugin, "none proposed")),
+                format!("user      {}", or(&base.user, "root")),
+            ]);
+        }
+        Err(error) => lines.push(format!("config    none: {}", chain(error))),
+    }
+    lines.join("\n")
+}

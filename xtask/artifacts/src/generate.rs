@@ -1,0 +1,53 @@
+//! `cargo xtask generate`: files that are committed and made from code.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use xtask::shell;
+
+use crate::chart;
+
+/// Rewrites every generated file with the `llsd` that was built last. With `check` it changes
+/// nothing, and fails when a file differs.
+pub fn run(check: bool) -> anyhow::Result<()> {
+    let mut stale = Vec::new();
+    for (file, content) in files()? {
+        let path = shell::root().join(&file);
+        if std::fs::read_to_string(&path).is_ok_and(|current| current == content) {
+            continue;
+        }
+        if check {
+            stale.push(file.display().to_string());
+        } else {
+            std::fs::create_dir_all(path.parent().context("a file stands in a folder")?)?;
+            std::fs::write(&path, content)?;
+            eprintln!("    wrote {}", file.display());
+        }
+    }
+    if !stale.is_empty() {
+        bail!(
+            "out of date: {}; run `cargo xtask generate` and commit the result",
+            stale.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Path in the checkout and content of each.
+fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
+    let output = Command::new(shell::target().join("debug/llsd"))
+        .args(["crd", "--repository"])
+        .output()?;
+    if !output.status.success() {
+        bail!(
+            "llsd crd --repository: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let mut files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
+    files.extend(chart::copies(&files)?);
+    Ok(files)
+}
