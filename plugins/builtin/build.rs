@@ -5,7 +5,16 @@ use std::path::PathBuf;
 /// Adapters inside the binary, newest first.
 const ADAPTERS: [&str; 3] = ["llama-stack-0.7", "llama-stack-0.4", "llama-stack-0.2"];
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() {
+    if let Err(error) = build() {
+        // One line: cargo shows each line of a build script's message as an error of its own.
+        let causes = std::iter::successors(error.source(), |cause| cause.source());
+        let message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        println!("cargo::error={}", message.replace('\n', " "));
+    }
+}
+
+fn build() -> Result<(), Box<dyn std::error::Error>> {
     let plugins = PathBuf::from(env("CARGO_MANIFEST_DIR")?).join("..");
     let out = PathBuf::from(env("OUT_DIR")?);
     for watched in [

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::control_plane::Testbed;
-use crate::{guests, shell};
+use crate::{artifacts, shell};
 
 /// Measures generation.
 pub fn generation() -> anyhow::Result<()> {
-    let plugins = guests::build_all()?;
+    let plugins = artifacts::build()?.plugins()?;
     let folder = build()?;
     let mut bench = Command::new(folder.join("llsd-bench"));
     bench

@@ -3,13 +3,12 @@
 //! Not part of `cargo xtask test`, because instrumented code needs a build of its own.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
-use serde_json::Value;
+use anyhow::{bail, ensure};
 
-use crate::shell;
+use crate::{shell, tools};
 
 /// What is measured, by folder, and the least share of lines in percent.
 const PARTS: [Part; 3] = [
@@ -44,98 +43,26 @@ type Lines = BTreeMap<String, BTreeMap<u32, u64>>;
 
 /// Measures, prints, and fails when a part has too little.
 pub fn run() -> anyhow::Result<()> {
-    let tools = ensure_llvm_tools()?;
+    let program = tools::ensure_llvm_cov(&shell::cache()?)?;
     let folder = shell::target().join("coverage");
-    let profiles = folder.join("profiles");
-    if profiles.exists() {
-        std::fs::remove_dir_all(&profiles)?;
-    }
-    let instrumented = |arguments: &[&str]| {
-        let mut command = shell::cargo(&[&["test"], &PACKAGES[..], arguments].concat());
-        command
-            .env("CARGO_TARGET_DIR", &folder)
-            .env("RUSTFLAGS", "-C instrument-coverage")
-            .env("LLVM_PROFILE_FILE", profiles.join("%p-%m.profraw"));
-        command
-    };
-    let binaries = built_tests(&mut instrumented(&["--no-run", "--message-format=json"]))?;
-    shell::step("instrumented tests", &mut instrumented(&["--quiet"]))?;
-
-    let merged = folder.join("merged.profdata");
-    let mut merge = Command::new(tools.join("llvm-profdata"));
-    merge.args(["merge", "--sparse", "--output"]).arg(&merged);
-    for profile in std::fs::read_dir(&profiles)? {
-        merge.arg(profile?.path());
-    }
-    shell::step("merge profiles", &mut merge)?;
-    judge(&export(&tools, &merged, &binaries)?)
-}
-
-/// The folder of `llvm-profdata` and `llvm-cov` of the compiler in use.
-fn ensure_llvm_tools() -> anyhow::Result<PathBuf> {
-    let rustc = |arguments: &[&str]| -> anyhow::Result<String> {
-        let output = Command::new("rustc")
-            .args(arguments)
-            .current_dir(shell::root())
-            .output()
-            .context("could not start rustc")?;
-        Ok(String::from_utf8(output.stdout)?)
-    };
-    let version = rustc(&["--version", "--verbose"])?;
-    let host = version
-        .lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .context("rustc does not name its host")?;
-    let sysroot = rustc(&["--print", "sysroot"])?;
-    let folder = Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/bin"));
-    if !folder.join("llvm-cov").exists() {
-        let mut add = Command::new("rustup");
-        add.args(["component", "add", "llvm-tools"])
-            .current_dir(shell::root());
-        shell::step("install llvm-tools", &mut add)?;
-    }
-    Ok(folder)
-}
-
-/// Builds the tests and gives their programs.
-fn built_tests(build: &mut Command) -> anyhow::Result<Vec<PathBuf>> {
-    eprintln!("==> build the tests, instrumented (some minutes the first time)");
-    let output = build
-        .stderr(Stdio::inherit())
-        .output()
-        .context("could not start cargo")?;
-    ensure!(output.status.success(), "build: {}", output.status);
-    let lines = String::from_utf8(output.stdout)?;
-    let program = |line: &str| -> Option<PathBuf> {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let is_test = message["profile"]["test"] == true;
-        Some(message["executable"].as_str().filter(|_| is_test)?.into())
-    };
-    Ok(lines.lines().filter_map(program).collect())
-}
-
-fn export(tools: &Path, profile: &Path, binaries: &[PathBuf]) -> anyhow::Result<Lines> {
-    let mut export = Command::new(tools.join("llvm-cov"));
-    export.args(["export", "--format=lcov"]);
-    export.arg(format!("--instr-profile={}", profile.display()));
-    for (index, binary) in binaries.iter().enumerate() {
-        if index > 0 {
-            export.arg("--object");
-        }
-        export.arg(binary);
-    }
-    let output = export
-        .stderr(Stdio::inherit())
-        .output()
-        .context("could not start llvm-cov")?;
-    ensure!(output.status.success(), "llvm-cov: {}", output.status);
+    std::fs::create_dir_all(&folder)?;
+    let report = folder.join("lines.lcov");
+    let mut measure = Command::new(program);
+    measure
+        .arg("llvm-cov")
+        .args(PACKAGES)
+        .args(["--lcov", "--output-path"])
+        .arg(&report)
+        .env("CARGO_TARGET_DIR", &folder)
+        .current_dir(shell::root());
+    shell::step("instrumented tests", &mut measure)?;
     // The compiler writes paths without the `..` that ours has.
     let root = shell::root().canonicalize()?;
-    let mut lines = read(&String::from_utf8(output.stdout)?, &root);
+    let mut lines = read(&std::fs::read_to_string(&report)?, &root);
     for (file, lines) in &mut lines {
         drop_inner_tests(lines, &std::fs::read_to_string(root.join(file))?);
     }
-    Ok(lines)
+    judge(&lines)
 }
 
 /// Reads `lcov` text; files outside the checkout and files of tests do not count.

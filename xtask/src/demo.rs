@@ -5,10 +5,20 @@ use crate::shell;
 /// Renders a sample with the adapters inside the binary and shows what changed against the base.
 pub fn run(is_built: bool) -> anyhow::Result<()> {
     if !is_built {
-        shell::build_llsd()?;
+        // The demo talks to no cluster and no registry, so it builds no client for them.
+        shell::step(
+            "build llsd (some minutes the first time)",
+            &mut shell::cargo(&["build", "--package", "llsd", "--no-default-features"]),
+        )?;
     }
+    let binary = shell::target().join("debug/llsd");
+    anyhow::ensure!(
+        binary.is_file(),
+        "{} was not found; leave out --built to build it",
+        binary.display()
+    );
     let llsd = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(shell::target().join("debug/llsd"));
+        let mut command = std::process::Command::new(&binary);
         command.args(arguments).current_dir(shell::root());
         command
     };

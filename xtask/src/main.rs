@@ -1,28 +1,32 @@
 //! `cargo xtask <task>`: everything that is done to this repository, by hand or by CI.
 
+mod artifacts;
 mod bench;
 mod boundaries;
-mod chart;
 mod control_plane;
 mod coverage;
 mod demo;
-mod generate;
-mod guests;
 mod oracle;
-mod package;
-mod shell;
+mod prerequisites;
 mod test;
 mod tools;
 mod up;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xtask::{report, shell};
+
+use prerequisites::{CLIPPY, LLVM_TOOLS, Needs, RUSTFMT};
 
 /// Tasks of the llsd workspace.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
+    /// Check what the task needs, install what rustup can install, and stop
+    #[arg(long)]
+    prerequisites: bool,
     #[command(subcommand)]
     task: Task,
 }
@@ -67,6 +71,65 @@ enum Task {
     },
 }
 
+impl Task {
+    /// As it is typed.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Demo(_) => "demo",
+            Self::Up(_) => "up",
+            Self::Test => "test",
+            Self::Bench { .. } => "bench",
+            Self::Coverage => "coverage",
+            Self::Plugins => "plugins",
+            Self::ControlPlane { .. } => "control-plane",
+            Self::Package { .. } => "package",
+            Self::Oracle => "oracle",
+            Self::Generate { .. } => "generate",
+        }
+    }
+
+    /// What the task needs. Sizes were measured after a first run and rounded up.
+    fn needs(&self) -> Needs {
+        let builds_adapters = Needs {
+            wasm_target: true,
+            target_gib: 3,
+            memory_gib: 2,
+            ..Needs::default()
+        };
+        let runs_control_plane = Needs {
+            go: true,
+            cache_gib: 8,
+            memory_gib: 4,
+            ..builds_adapters
+        };
+        match self {
+            Self::Demo(Programs { built: true }) => Needs::default(),
+            Self::Demo(_) | Self::Plugins | Self::Generate { .. } | Self::Package { .. } => {
+                builds_adapters
+            }
+            Self::Up(_) | Self::ControlPlane { .. } => runs_control_plane,
+            Self::Bench { what: None } => builds_adapters,
+            Self::Bench { what: Some(_) } => runs_control_plane,
+            Self::Coverage => Needs {
+                components: &[LLVM_TOOLS],
+                ..builds_adapters
+            },
+            Self::Test => Needs {
+                components: &[RUSTFMT, CLIPPY],
+                python: true,
+                target_gib: 14,
+                cache_gib: 16,
+                ..runs_control_plane
+            },
+            Self::Oracle => Needs {
+                python: true,
+                cache_gib: 10,
+                ..Needs::default()
+            },
+        }
+    }
+}
+
 /// Which programs to use.
 #[derive(clap::Args)]
 struct Programs {
@@ -97,20 +160,34 @@ enum Action {
     Env,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
-        Task::Demo(Programs { built }) => demo::run(built),
-        Task::Up(Programs { built }) => up::run(built),
+fn main() -> ExitCode {
+    report::install_panic_message();
+    report::exit_code(run(&Arguments::parse()))
+}
+
+fn run(
+    Arguments {
+        prerequisites,
+        task,
+    }: &Arguments,
+) -> anyhow::Result<()> {
+    prerequisites::ensure(task.name(), &task.needs())?;
+    if *prerequisites {
+        return Ok(());
+    }
+    match task {
+        Task::Demo(Programs { built }) => demo::run(*built),
+        Task::Up(Programs { built }) => up::run(*built),
         Task::Test => test::run(),
         Task::Bench { what: None } => bench::generation(),
         Task::Bench {
             what: Some(Bench::Operator { options }),
-        } => bench::operator(&options),
+        } => bench::operator(options),
         Task::Bench {
             what: Some(Bench::Webhooks),
         } => bench::webhooks(),
         Task::Coverage => coverage::run(),
-        Task::Plugins => guests::build_all().map(|_| ()),
+        Task::Plugins => artifacts::build()?.plugins().map(|_| ()),
         Task::ControlPlane { action } => {
             let cache = shell::cache()?;
             let testbed = control_plane::Testbed::build(&cache)?;
@@ -120,8 +197,17 @@ fn main() -> anyhow::Result<()> {
                 Action::Env => testbed.env(),
             }
         }
-        Task::Package { binary } => package::run(binary.as_deref()),
+        Task::Package { binary } => {
+            let binary = match binary {
+                Some(binary) => binary.clone(),
+                None => shell::build_release()?,
+            };
+            artifacts::build()?.package(&binary)
+        }
         Task::Oracle => oracle::selftest(&oracle::ensure_oracle(&shell::cache()?)?),
-        Task::Generate { check } => generate::run(check),
+        Task::Generate { check } => {
+            shell::build_llsd()?;
+            artifacts::build()?.generate(*check)
+        }
     }
 }

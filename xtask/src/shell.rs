@@ -28,7 +28,7 @@ pub fn cache() -> anyhow::Result<PathBuf> {
     explicit
         .or_else(xdg)
         .or_else(home)
-        .context("no cache folder: set LLSD_CACHE or HOME")
+        .context("no cache folder is known; set LLSD_CACHE or HOME")
 }
 
 /// Cargo, run in the checkout.
@@ -41,9 +41,18 @@ pub fn cargo(arguments: &[&str]) -> Command {
 /// Builds the binary `llsd` with the features that the whole workspace has.
 pub fn build_llsd() -> anyhow::Result<()> {
     step(
-        "build llsd (the first time takes some minutes)",
+        "build llsd (some minutes the first time)",
         &mut cargo(&["build", "--workspace", "--bin", "llsd"]),
     )
+}
+
+/// Builds `llsd` for release, and returns its path.
+pub fn build_release() -> anyhow::Result<PathBuf> {
+    step(
+        "build llsd for release (some minutes the first time)",
+        &mut cargo(&["build", "--locked", "--release", "--package", "llsd"]),
+    )?;
+    Ok(target().join("release/llsd"))
 }
 
 /// Says what begins, runs it, and fails when it fails.
@@ -51,9 +60,9 @@ pub fn step(title: &str, command: &mut Command) -> anyhow::Result<()> {
     let begin = announce(title);
     let status = command
         .status()
-        .with_context(|| format!("{title}: could not start {command:?}"))?;
+        .with_context(|| format!("{title}: failed to start {command:?}"))?;
     if !status.success() {
-        bail!("{title}: {status}");
+        bail!("{title} failed ({status}); its own messages are above");
     }
     done(title, begin);
     Ok(())
@@ -65,7 +74,7 @@ pub fn watch(title: &str, command: &mut Command, mut see: impl FnMut(&str)) -> a
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
-        .with_context(|| format!("{title}: could not start {command:?}"))?;
+        .with_context(|| format!("{title}: failed to start {command:?}"))?;
     let stdout = child
         .stdout
         .take()
@@ -77,7 +86,7 @@ pub fn watch(title: &str, command: &mut Command, mut see: impl FnMut(&str)) -> a
     }
     let status = child.wait()?;
     if !status.success() {
-        bail!("{title}: {status}");
+        bail!("{title} failed ({status}); its own messages are above");
     }
     done(title, begin);
     Ok(())

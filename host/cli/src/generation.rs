@@ -8,23 +8,18 @@ use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{Checked, ConfigSource, ServerSource, review};
 use llsd_api::{Notice, Rejection};
 use llsd_plugin::Plugin;
-use llsd_registry::Reference;
 use llsd_render::distributions::{self, KnownDistribution};
 use llsd_render::{Generated, Inputs, ProviderPackage, Refusal, Surroundings, generate, yaml};
 use serde_json::Value;
 
-use crate::registry::{Client, RegistryOptions};
-use crate::{adapters, files, talk};
+use crate::{adapters, files};
 
 /// Where the base comes from and what is known about it.
 #[derive(clap::Args)]
 pub(crate) struct BaseOptions {
     /// The base configuration; by default the one built in for the distribution that is named
-    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    #[arg(long, value_name = "FILE")]
     base_config: Option<PathBuf>,
-    /// Take the base configuration, and what is known about it, from an image's labels
-    #[arg(long, value_name = "REF")]
-    image: Option<Reference>,
     /// The dialect of the base, for example llama-stack/0.7; by default found out
     #[arg(long, value_name = "ID")]
     schema: Option<String>,
@@ -36,25 +31,29 @@ pub(crate) struct BaseOptions {
     packages: Vec<(String, PathBuf)>,
     #[command(flatten)]
     pub(crate) adapters: adapters::PluginOptions,
+    #[cfg(feature = "network")]
     #[command(flatten)]
-    registries: RegistryOptions,
+    image: crate::network::ImageOptions,
 }
 
 impl BaseOptions {
     /// The base that the options name, if they name one.
     pub(crate) fn given_base(&self) -> anyhow::Result<Option<GivenBase>> {
-        match (&self.base_config, &self.image) {
-            (Some(file), _) => GivenBase::from_file(file).map(Some),
-            (None, Some(image)) => GivenBase::from_image(image, &self.registries).map(Some),
-            (None, None) => Ok(None),
+        if let Some(file) = &self.base_config {
+            return GivenBase::from_file(file).map(Some);
         }
+        #[cfg(feature = "network")]
+        if let Some(base) = self.image.base()? {
+            return Ok(Some(base));
+        }
+        Ok(None)
     }
 }
 
 /// A base configuration, and what is known about it from outside.
 pub(crate) struct GivenBase {
-    config: Value,
-    hints: Hints,
+    pub(crate) config: Value,
+    pub(crate) hints: Hints,
 }
 
 impl GivenBase {
@@ -65,23 +64,6 @@ impl GivenBase {
         Ok(Self {
             config,
             hints: Hints::default(),
-        })
-    }
-
-    /// From the labels of an image, read as the operator reads them.
-    fn from_image(image: &Reference, registries: &RegistryOptions) -> anyhow::Result<Self> {
-        let client = Client::new(registries, image)?;
-        talk::remark(&format!("reading {image}"));
-        let base = client.wait(client.registry.base_config(image, &client.keyring))?;
-        let config = yaml::read(&base.yaml)
-            .with_context(|| format!("{image}: {} is no server configuration", base.source))?;
-        Ok(Self {
-            config,
-            hints: Hints {
-                labels: base.hints.clone(),
-                schema: base.schema.clone(),
-                server_version: base.server_version.clone(),
-            },
         })
     }
 }

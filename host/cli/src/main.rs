@@ -6,26 +6,18 @@
 mod adapters;
 mod caches;
 mod check;
-mod cluster;
 mod completions;
 mod convert;
 mod crd;
 mod diff;
-mod doctor;
 mod files;
 mod generation;
-mod image;
-mod migrate;
-mod operator;
-mod outlook;
+#[cfg(feature = "network")]
+mod network;
 mod plugin;
-mod preview;
 mod reference;
-mod registry;
 mod render;
 mod talk;
-mod webhooks;
-mod why;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -50,23 +42,13 @@ enum Command {
     /// Write, test, compare, publish and fetch schema adapters
     #[command(subcommand)]
     Plugin(plugin::Command),
-    /// Look into distribution images, and label them with their configuration
-    #[command(subcommand)]
-    Image(image::Command),
     /// Write a resource in another version of the API
     Convert(convert::Arguments),
-    /// Have the cluster store every resource in the newest version of the API
-    Migrate,
-    /// Ask a cluster whether llsd is installed and does its work; stores nothing
-    Doctor(doctor::Arguments),
     /// Print the custom resource definitions
     Crd(crd::Arguments),
-    /// Watch a cluster's resources and serve them
-    Operator(operator::Arguments),
-    /// Show what the operator would change in the cluster for a resource, and change nothing
-    Preview(preview::Arguments),
-    /// Show everything that explains the state of a resource: conditions, events, plugin, configuration
-    Why(why::Arguments),
+    #[cfg(feature = "network")]
+    #[command(flatten)]
+    Network(network::Command),
     /// Print the completions for a shell
     Completions(completions::CompletionsArguments),
     /// Print or write the manual pages
@@ -89,14 +71,10 @@ fn main() -> ExitCode {
         Command::Render(arguments) => render::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Plugin(command) => plugin::run(&command),
-        Command::Image(command) => image::run(&command),
         Command::Convert(arguments) => convert::run(&arguments),
-        Command::Migrate => migrate::run(),
-        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
-        Command::Operator(arguments) => operator::run(&arguments),
-        Command::Preview(arguments) => preview::run(&arguments),
-        Command::Why(arguments) => why::run(&arguments),
+        #[cfg(feature = "network")]
+        Command::Network(command) => network::run(&command),
         Command::Completions(arguments) => {
             completions::completions(&arguments, Arguments::command())
         }
@@ -107,9 +85,18 @@ fn main() -> ExitCode {
         Ok(Verdict::Refused) => ExitCode::from(1),
         Err(error) => {
             talk::failure(&error);
-            ExitCode::from(if registry::is_refusal(&error) { 1 } else { 2 })
+            ExitCode::from(if is_refusal(&error) { 1 } else { 2 })
         }
     }
+}
+
+#[cfg(feature = "network")]
+use network::is_refusal;
+
+/// Without a registry no failure is about what one holds.
+#[cfg(not(feature = "network"))]
+fn is_refusal(_: &anyhow::Error) -> bool {
+    false
 }
 
 /// What was asked for. kubectl finds the program as its plugin under another name, and help then

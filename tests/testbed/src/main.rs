@@ -99,8 +99,18 @@ impl Choice {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
-    match Arguments::parse().task {
+async fn main() -> ExitCode {
+    // Not returned from `main`: the standard library would print a backtrace with it.
+    run_task(Arguments::parse().task)
+        .await
+        .unwrap_or_else(|error| {
+            print_error(&error);
+            ExitCode::FAILURE
+        })
+}
+
+async fn run_task(task: Task) -> Result<ExitCode> {
+    match task {
         Task::Build => build(),
         Task::Up { release } => up(release).await,
         Task::Down => down(),
@@ -194,6 +204,14 @@ fn print_variables(choice: Choice, state: &State) {
     export(choice.variable(), &State::file(&state.folder));
     if choice == Choice::Newest {
         export("KUBECONFIG", &state.folder.join("admin.kubeconfig"));
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the error of a command")]
+fn print_error(error: &anyhow::Error) {
+    eprintln!("error: {error}");
+    for cause in error.chain().skip(1) {
+        eprintln!("  caused by: {cause}");
     }
 }
 

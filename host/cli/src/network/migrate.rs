@@ -2,7 +2,7 @@
 
 use llsd_controller::{Migration, migrate_storage};
 
-use crate::cluster::ClusterOptions;
+use crate::network::cluster::ClusterOptions;
 use crate::{Verdict, talk};
 
 /// Runs against the cluster of the current kubeconfig; may be interrupted and run again.

@@ -11,8 +11,8 @@ use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
 use llsd_controller::Preview;
 
-use crate::cluster::distribution;
-use crate::outlook::OutlookOptions;
+use crate::network::cluster::distribution;
+use crate::network::outlook::OutlookOptions;
 use crate::{Verdict, diff, talk};
 
 const TITLE: Style = Style::new().bold();

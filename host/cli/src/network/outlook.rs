@@ -10,8 +10,8 @@ use llsd_api::DISTRIBUTION_CRD_NAME;
 use llsd_controller::{Outlook, OutlookSettings};
 use llsd_registry::Registry;
 
-use crate::cluster::ClusterOptions;
-use crate::registry::RegistryOptions;
+use crate::network::cluster::ClusterOptions;
+use crate::network::registry::RegistryOptions;
 use crate::{adapters, talk};
 
 /// Where our manifests put the operator.

@@ -7,7 +7,7 @@ use llsd_registry::Reference;
 
 use super::artifact;
 use crate::Verdict;
-use crate::registry::{Client, RegistryOptions, SignatureOptions};
+use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::talk::Output;
 
 /// Which plugin, and where to.

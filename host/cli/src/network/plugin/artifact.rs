@@ -5,7 +5,7 @@ use llsd_plugin::{Host, Limits, Plugin};
 use llsd_registry::{PulledPlugin, Reference, Verdict as Signatures};
 use serde_json::{Value, json};
 
-use crate::registry::{Client, SignatureOptions};
+use crate::network::registry::{Client, SignatureOptions};
 use crate::talk::{self, Output};
 
 /// A plugin as a registry has it, and as the sandbox runs it.

@@ -15,7 +15,7 @@ use llsd_registry::{Description, Reference};
 use llsd_render::adapter::Adapter;
 
 use super::artifact;
-use crate::registry::{Client, RegistryOptions, SignatureOptions};
+use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::talk::{self, Output};
 use crate::{Verdict, adapters, files};
 

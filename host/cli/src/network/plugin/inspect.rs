@@ -8,7 +8,7 @@ use llsd_render::adapter::Adapter;
 use serde_json::json;
 
 use super::artifact;
-use crate::registry::{Client, RegistryOptions, SignatureOptions};
+use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::{Verdict, adapters, files, talk};
 
 /// Which component.

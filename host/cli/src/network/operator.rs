@@ -18,8 +18,9 @@ use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::caches::Caches;
-use crate::registry::RegistryOptions;
-use crate::{Verdict, adapters, webhooks};
+use crate::network::registry::RegistryOptions;
+use crate::network::webhooks;
+use crate::{Verdict, adapters};
 
 /// Threads for what computes or waits without yielding: plugins, files, names. More than compute at
 /// a time would only hold memory.

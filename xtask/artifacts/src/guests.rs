@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::shell;
+use xtask::shell;
 
 /// Every plugin crate under `plugins/`; the last is a provider pack, the others schema adapters.
 pub const NAMES: [&str; 5] = [

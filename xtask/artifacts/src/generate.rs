@@ -6,24 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::{chart, shell};
+use xtask::shell;
 
-/// Builds `llsd`, and rewrites every generated file or fails when one is out of date.
+use crate::chart;
+
+/// Rewrites every generated file with the `llsd` that was built last. With `check` it changes
+/// nothing, and fails when a file differs.
 pub fn run(check: bool) -> anyhow::Result<()> {
-    shell::step(
-        "build llsd",
-        &mut shell::cargo(&["build", "--workspace", "--bin", "llsd"]),
-    )?;
-    compare(check)
-}
-
-/// Fails when a file differs from what the `llsd` that was built last would write.
-pub fn check() -> anyhow::Result<()> {
-    eprintln!("==> generated files");
-    compare(true)
-}
-
-fn compare(check: bool) -> anyhow::Result<()> {
     let mut stale = Vec::new();
     for (file, content) in files()? {
         let path = shell::root().join(&file);

@@ -3,7 +3,7 @@
 use llsd_registry::Reference;
 
 use super::artifact;
-use crate::registry::{Client, RegistryOptions, SignatureOptions};
+use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::talk::Output;
 use crate::{Verdict, adapters};
 

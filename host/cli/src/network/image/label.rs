@@ -7,7 +7,7 @@ use llsd_registry::{Labelled, Labelling, Reference};
 use llsd_render::yaml;
 use serde_json::json;
 
-use crate::registry::{Client, RegistryOptions};
+use crate::network::registry::{Client, RegistryOptions};
 use crate::talk::{self, Output};
 use crate::{Verdict, files};
 

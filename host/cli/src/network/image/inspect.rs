@@ -3,9 +3,10 @@
 use llsd_registry::{BaseConfig, ImageReport, Platform, Reference, chain};
 use serde_json::{Value, json};
 
-use crate::registry::{Client, RegistryOptions};
+use crate::Verdict;
+use crate::network::registry;
+use crate::network::registry::{Client, RegistryOptions};
 use crate::talk::{self, Output};
-use crate::{Verdict, registry};
 
 /// Which image.
 #[derive(clap::Args)]

@@ -10,8 +10,8 @@ use llsd_controller::ObjectChange;
 use llsd_render::yaml;
 use serde_json::Value;
 
-use crate::cluster::distribution;
-use crate::outlook::OutlookOptions;
+use crate::network::cluster::distribution;
+use crate::network::outlook::OutlookOptions;
 use crate::{Verdict, diff, files, talk};
 
 /// Who asks what an edit would become; nothing is stored under this name.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::shell;
+use xtask::shell;
 
 const SOURCE: &str = "deploy/kustomize";
 const CHART: &str = "deploy/helm/llsd/files";

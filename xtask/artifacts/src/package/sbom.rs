@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::shell;
+use xtask::shell;
 
 /// The crate whose binary is shipped.
 const SHIPPED: &str = "llsd";

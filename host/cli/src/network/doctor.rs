@@ -11,7 +11,7 @@ use kube::{Client, Error};
 use llsd_api::GROUP;
 use serde_json::{Value, json};
 
-use crate::cluster::ClusterOptions;
+use crate::network::cluster::ClusterOptions;
 use crate::{Verdict, talk};
 
 /// What an installation must do.

@@ -7,14 +7,16 @@ mod archive;
 mod sbom;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use crate::{guests, shell};
+use xtask::shell;
+
+use crate::guests;
 use archive::Entry;
 
 /// Shells that completions are packed for, as `llsd completions` names them, and the files' names.
@@ -35,13 +37,14 @@ const AS_THEY_ARE: [&str; 7] = [
     "samples",
 ];
 
-/// Builds what is missing and leaves `llsd-<version>-<target>.tar.gz`, its SBOM and `SHA256SUMS` in
-/// `target/package`. With `binary` that one is packed instead of a release build.
-pub fn run(binary: Option<&Path>) -> anyhow::Result<()> {
-    let binary = match binary {
-        Some(binary) => binary.to_owned(),
-        None => build_for_release()?,
-    };
+/// Packs `binary` with everything else, and leaves `llsd-<version>-<target>.tar.gz`, its SBOM and
+/// `SHA256SUMS` in `target/package`.
+pub fn run(binary: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        binary.is_file(),
+        "the binary {} was not found; build it, or leave out --binary",
+        binary.display()
+    );
     eprintln!("==> adapters as components");
     let plugins = guests::build_all()?;
     let metadata = sbom::metadata()?;
@@ -49,7 +52,7 @@ pub fn run(binary: Option<&Path>) -> anyhow::Result<()> {
     let name = format!("llsd-{version}-{}", target_triple()?);
     let bill = sbom::cyclonedx(&metadata)?;
 
-    let entries = entries(&binary, &plugins, &bill)?;
+    let entries = entries(binary, &plugins, &bill)?;
     let entries: BTreeMap<String, Entry> = entries
         .into_iter()
         .map(|(path, entry)| (format!("{name}/{path}"), entry))
@@ -67,14 +70,6 @@ pub fn run(binary: Option<&Path>) -> anyhow::Result<()> {
     }
     std::fs::write(folder.join("SHA256SUMS"), sums)?;
     Ok(())
-}
-
-fn build_for_release() -> anyhow::Result<PathBuf> {
-    shell::step(
-        "build llsd for release (some minutes the first time)",
-        &mut shell::cargo(&["build", "--locked", "--release", "--package", "llsd"]),
-    )?;
-    Ok(shell::target().join("release/llsd"))
 }
 
 /// Everything in the archive, by path below its one folder.

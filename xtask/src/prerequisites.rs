@@ -1,0 +1,212 @@
+//! What a task needs from the machine, checked before anything is compiled.
+//!
+//! In: the needs of a task. Out: nothing, or one error that lists everything that is missing, each
+//! with its fix. What rustup can install for the toolchain in use is installed here.
+
+mod go;
+mod python;
+mod resources;
+
+use std::fmt;
+use std::process::Command;
+
+use llsd_wasm_target::{TARGET, Toolchain};
+
+use crate::shell;
+
+pub use python::find as find_python;
+
+/// What a task needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Needs {
+    /// The Rust target that adapters are compiled for.
+    pub wasm_target: bool,
+    /// Components of the Rust toolchain.
+    pub components: &'static [Component],
+    /// Go, for the programs of the control plane and the registry.
+    pub go: bool,
+    /// Python 3.12, for the real server packages.
+    pub python: bool,
+    /// Space for the first build in cargo's target folder.
+    pub target_gib: u64,
+    /// Space for what is kept outside the checkout.
+    pub cache_gib: u64,
+    /// Memory that compilers and tests use at the same time.
+    pub memory_gib: u64,
+}
+
+/// A component of the Rust toolchain, by the program that it installs.
+#[derive(Debug, Clone, Copy)]
+pub struct Component {
+    /// Name for `rustup component add`.
+    pub name: &'static str,
+    /// A program of it.
+    pub program: &'static str,
+}
+
+/// Formats sources.
+pub const RUSTFMT: Component = Component {
+    name: "rustfmt",
+    program: "cargo-fmt",
+};
+/// Lints sources.
+pub const CLIPPY: Component = Component {
+    name: "clippy",
+    program: "cargo-clippy",
+};
+/// Reads coverage profiles.
+pub const LLVM_TOOLS: Component = Component {
+    name: "llvm-tools",
+    program: "llvm-cov",
+};
+
+/// One thing that is missing, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Missing {
+    what: String,
+    fix: String,
+}
+
+impl Missing {
+    fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            fix: fix.into(),
+        }
+    }
+}
+
+/// Everything that a task lacks.
+#[derive(Debug)]
+struct Unmet {
+    task: String,
+    missing: Vec<Missing>,
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, missing } = self;
+        write!(formatter, "`cargo xtask {task}` cannot start:")?;
+        for Missing { what, fix } in missing {
+            write!(formatter, "\n\n  {what}\n    fix: {fix}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Unmet {}
+
+/// Installs what rustup can install, and fails with a list of everything else that `task` lacks.
+pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
+    let mut missing = rust(needs);
+    if needs.go {
+        missing.extend(go::check()?);
+    }
+    if needs.python && find_python().is_none() {
+        missing.push(Missing::new(
+            "Python 3.12 with its venv module was not found: the server packages need this version",
+            "install Python 3.12 (Debian: python3.12 and python3.12-venv), or set PYTHON to its path",
+        ));
+    }
+    missing.extend(resources::check(needs)?);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Unmet {
+        task: task.to_owned(),
+        missing,
+    }
+    .into())
+}
+
+/// Checks the Rust toolchain, and installs what it lacks.
+fn rust(needs: &Needs) -> Vec<Missing> {
+    let Needs {
+        wasm_target,
+        components,
+        ..
+    } = *needs;
+    if !wasm_target && components.is_empty() {
+        return Vec::new();
+    }
+    let toolchain = match Toolchain::of(&Toolchain::rustc(), &shell::root()) {
+        Ok(toolchain) => toolchain,
+        Err(error) => return vec![Missing::new(error.to_string(), "install Rust with rustup")],
+    };
+    let mut missing = Vec::new();
+    if wasm_target && let Err(lack) = toolchain.check_target() {
+        let what = format!("the Rust target {TARGET} is not installed");
+        missing.extend(install(
+            &toolchain,
+            "target",
+            TARGET,
+            Missing::new(what, lack.fix()),
+        ));
+    }
+    for Component { name, program } in components {
+        if toolchain.has_program(program) {
+            continue;
+        }
+        let fix = match toolchain.rustup_name() {
+            Some(toolchain) => format!("run `rustup component add {name} --toolchain {toolchain}`"),
+            None => format!("install your distribution's package {name}, or Rust with rustup"),
+        };
+        let what = format!("the Rust component {name} is not installed");
+        missing.extend(install(
+            &toolchain,
+            "component",
+            name,
+            Missing::new(what, fix),
+        ));
+    }
+    missing
+}
+
+/// Has rustup install a target or component; returns `lack` when that is not possible.
+fn install(toolchain: &Toolchain, kind: &str, name: &str, lack: Missing) -> Option<Missing> {
+    let Some(toolchain) = toolchain.rustup_name() else {
+        return Some(lack);
+    };
+    eprintln!("==> installing the Rust {kind} {name} with rustup (toolchain {toolchain})");
+    let mut rustup = Command::new("rustup");
+    rustup.args([kind, "add", name, "--toolchain", toolchain]);
+    match rustup.output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let reason = stderr.trim().replace('\n', "\n    ");
+            Some(Missing::new(
+                format!(
+                    "{}, and rustup failed to install it:\n    {reason}",
+                    lack.what
+                ),
+                lack.fix,
+            ))
+        }
+        Err(_) => Some(Missing::new(
+            format!("{}, and rustup is not on PATH", lack.what),
+            lack.fix,
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_missing_is_listed_with_its_fix() {
+        let unmet = Unmet {
+            task: "test".to_owned(),
+            missing: vec![
+                Missing::new("Go was not found on PATH", "install Go 1.26 or later"),
+                Missing::new("Python 3.12 was not found", "install Python 3.12"),
+            ],
+        };
+        assert_eq!(
+            unmet.to_string(),
+            "`cargo xtask test` cannot start:\n\n  Go was not found on PATH\n    fix: install Go 1.26 or \
+             later\n\n  Python 3.12 was not found\n    fix: install Python 3.12"
+        );
+    }
+}
