@@ -42,7 +42,7 @@ pub mod plugin_condition {
     pub const COMPILED: &str = "Compiled";
     /// An instance runs and returned its description.
     pub const INSTANTIATED: &str = "Instantiated";
-    /// It was compared with the version in use (shadow run).
+    /// It was compared with the version in use (shadow comparison).
     pub const SHADOWED: &str = "Shadowed";
     /// It replaced the version in use.
     pub const PROMOTED: &str = "Promoted";

@@ -87,21 +87,21 @@ pub fn convert(document: Value, to: Version) -> Result<Value, Diagnostic> {
             format!("send a {KIND}"),
         ));
     };
-    let text = |field: &str| {
+    let string = |field: &str| {
         document
             .get(field)
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned()
     };
-    if text("kind") != KIND {
+    if string("kind") != KIND {
         return Err(Diagnostic::error(
             FieldPath::from("kind"),
-            format!("{:?} cannot be converted", text("kind")),
+            format!("{:?} cannot be converted", string("kind")),
             format!("send a {KIND}"),
         ));
     }
-    let from: Version = text("apiVersion").parse()?;
+    let from: Version = string("apiVersion").parse()?;
     if from != to {
         document = match to {
             Version::V1Alpha1 => preserved_fields::convert(document, &translation::DOWN),

@@ -194,8 +194,8 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
     if let Some(field_path) = field_path {
         validation["fieldPath"] = json!(field_path);
     }
-    for place in at {
-        let node = place
+    for path in at {
+        let node = path
             .split('.')
             .fold(&mut *schema, |node, field| &mut node["properties"][field]);
         match &mut node["x-kubernetes-validations"] {

@@ -1,7 +1,7 @@
 //! Diagnostics: the errors and warnings that the checks report to the author of a resource.
 //!
-//! A diagnostic names the field, the problem and the fix. An error refuses the resource, a warning
-//! does not. Checks continue after a problem, so that one answer holds all diagnostics, sorted by
+//! A diagnostic names the field, the problem and the fix. An error rejects the resource, a warning
+//! does not. Checks continue after a problem, so that all diagnostics are reported at once, sorted by
 //! field.
 
 use crate::field_path::FieldPath;
@@ -13,7 +13,7 @@ use crate::rules::Rule;
 pub struct Diagnostic {
     /// The field that the diagnostic is about.
     pub field: FieldPath,
-    /// Whether it refuses the resource.
+    /// Whether it rejects the resource.
     pub severity: Severity,
     /// A stable identifier for programs, for example `invalid`.
     pub code: String,
@@ -23,37 +23,32 @@ pub struct Diagnostic {
     pub fix: String,
 }
 
-/// Whether a diagnostic refuses the resource.
+/// Whether a diagnostic rejects the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The resource is refused.
+    /// The resource is rejected.
     Error,
     /// The resource is accepted, but part of it may not do what its author expects.
     Warning,
 }
 
 impl Diagnostic {
-    /// The code of errors that the checks of this crate report.
-    pub const INVALID: &str = "invalid";
-    /// The code of warnings that the checks of this crate report.
-    pub const NOTICE: &str = "notice";
-
-    /// An error with the code [`Self::INVALID`].
+    /// An error with the code `invalid`.
     pub fn error(field: FieldPath, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             field,
             severity: Severity::Error,
-            code: Self::INVALID.to_owned(),
+            code: "invalid".to_owned(),
             problem: problem.into(),
             fix: fix.into(),
         }
     }
 
-    /// A warning with the code [`Self::NOTICE`].
+    /// A warning with the code `notice`.
     pub fn warning(field: FieldPath, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
-            ..Self::error(field, problem, fix).with_code(Self::NOTICE)
+            ..Self::error(field, problem, fix).with_code("notice")
         }
     }
 
@@ -66,7 +61,7 @@ impl Diagnostic {
         }
     }
 
-    /// Whether this refuses the resource.
+    /// Whether this rejects the resource.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -1,19 +1,17 @@
-//! `LlamaStackDistribution` as the first operator had it, field by field.
+//! `LlamaStackDistribution` v1alpha1, with the fields of llama-stack-k8s-operator.
 //!
-//! These types exist for their schema: defaults, choices and bounds are those that installed
-//! resources were written against. Nothing reads them; `conversion` works on JSON, so that nothing
-//! is lost on the way.
+//! These types are used only for their schema, with the same defaults, enums and bounds as upstream.
+//! `conversion` works on JSON instead, so that it is lossless.
 
 #![allow(
     clippy::duplicated_attributes,
-    reason = "each printer column repeats the names of its parts"
+    reason = "each printer column repeats the attribute names"
 )]
 
-use std::collections::BTreeMap;
+mod status;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -21,9 +19,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::schema;
-use crate::v1alpha2::Phase;
 
-/// What to run and how it stands in the cluster.
+pub use status::{
+    DistributionConfig, DistributionStatus, ProviderHealthStatus, ProviderInfo, VersionInfo,
+};
+
+/// Desired state of a LlamaStack server.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "llamastack.io",
@@ -37,7 +38,7 @@ use crate::v1alpha2::Phase;
     status = "DistributionStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A LlamaStack server. v1alpha2 can say more; both versions show the same resource.",
+    doc = "A LlamaStack server. v1alpha2 has more fields; both versions show the same resource.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Operator Version",
@@ -66,12 +67,12 @@ use crate::v1alpha2::Phase;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DistributionSpec {
-    /// Pods to run.
+    /// Number of pods.
     #[serde(default = "one")]
     pub replicas: i32,
     /// The server.
     pub server: Server,
-    /// How the server is reached.
+    /// Exposure and allowed clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
 }
@@ -84,83 +85,83 @@ fn one() -> i32 {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Server {
-    /// Which server to run.
+    /// The server to run.
     pub distribution: DistributionType,
-    /// Its container.
+    /// The server container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_spec: Option<ContainerSpec>,
-    /// Server processes in each pod.
+    /// Number of server processes in each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub workers: Option<i32>,
-    /// What to change about the pod.
+    /// Overrides of the pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_overrides: Option<PodOverrides>,
-    /// How many pods may be away at once.
+    /// PodDisruptionBudget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<PodDisruptionBudget>,
-    /// How pods spread over nodes and zones.
+    /// How pods are spread over nodes and zones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         schema_with = "schema::unbounded_kubernetes_list::<core::TopologySpreadConstraint>"
     )]
     pub topology_spread_constraints: Option<Vec<core::TopologySpreadConstraint>>,
-    /// Number of pods by load.
+    /// Horizontal autoscaling by CPU and memory utilization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
-    /// A volume that outlives the pods. {} asks for one with the defaults.
+    /// Persistent volume of the server. {} requests one with the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
     /// A complete server configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_config: Option<UserConfig>,
-    /// Authorities that the server trusts.
+    /// CA certificates that the server trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<TlsConfig>,
-    /// Not of this version: write spec.providers in a llamastack.io/v1alpha2 resource.
+    /// Not supported in this version. Use spec.providers of llamastack.io/v1alpha2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_object")]
     pub providers: Option<Value>,
-    /// Not of this version: write spec.resources in a llamastack.io/v1alpha2 resource.
+    /// Not supported in this version. Use spec.resources of llamastack.io/v1alpha2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_object")]
     pub resources: Option<Value>,
 }
 
-/// Which server to run.
+/// The server to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DistributionType {
-    /// A distribution that the operator knows by name. Excludes image.
+    /// Name of a distribution that the operator supports. Set either name or image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The server's container image. Excludes name.
+    /// Container image of the server. Set either name or image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }
 
-/// The server's container.
+/// The server container.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerSpec {
-    /// Its name.
+    /// Name of the container.
     #[serde(default = "container_name")]
     pub name: String,
-    /// Port of the server and its Service. Absent: 8321.
+    /// Port of the server and its Service. Defaults to 8321.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
     /// CPU and memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::kubernetes::<core::ResourceRequirements>")]
     pub resources: Option<core::ResourceRequirements>,
-    /// Variables.
+    /// Environment variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unbounded_kubernetes_list::<core::EnvVar>")]
     pub env: Option<Vec<core::EnvVar>>,
-    /// Replaces the image's entry point.
+    /// Replaces the entry point of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Replaces the image's arguments.
+    /// Replaces the arguments of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
 }
@@ -169,70 +170,70 @@ fn container_name() -> String {
     "llama-stack".to_owned()
 }
 
-/// What to change about the pod.
+/// Overrides of the pod template.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodOverrides {
-    /// ServiceAccount to run under.
+    /// ServiceAccount of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Seconds between the request to stop and the end.
+    /// Seconds that the server may take to stop before it is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
     /// Volumes to add to the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unbounded_kubernetes_list::<core::Volume>")]
     pub volumes: Option<Vec<core::Volume>>,
-    /// Mounts to add to the server container.
+    /// Volume mounts to add to the server container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unbounded_kubernetes_list::<core::VolumeMount>")]
     pub volume_mounts: Option<Vec<core::VolumeMount>>,
 }
 
-/// How many pods may be away at once.
+/// PodDisruptionBudget.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodDisruptionBudget {
-    /// Pods that must stay.
+    /// Minimum number or percentage of pods that stay available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_string")]
     pub min_available: Option<IntOrString>,
-    /// Pods that may go.
+    /// Maximum number or percentage of pods that may be unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_string")]
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// Number of pods by load.
+/// Horizontal autoscaling by CPU and memory utilization.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Autoscaling {
-    /// Fewest pods.
+    /// Minimum number of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Most pods.
+    /// Maximum number of pods.
     pub max_replicas: i32,
-    /// Wanted CPU use in percent of the request.
+    /// Target CPU utilization in percent of the request.
     #[serde(
         default,
         rename = "targetCPUUtilizationPercentage",
         skip_serializing_if = "Option::is_none"
     )]
     pub target_cpu_utilization_percentage: Option<i32>,
-    /// Wanted memory use in percent of the request.
+    /// Target memory utilization in percent of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_memory_utilization_percentage: Option<i32>,
 }
 
-/// A volume that outlives the pods.
+/// A persistent volume.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// Its size. Absent: 10Gi.
+    /// Size of the volume. Defaults to 10Gi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity")]
     pub size: Option<Quantity>,
-    /// Where the server finds it. Absent: /.llama.
+    /// Mount path in the server container. Defaults to /.llama.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount_path: Option<String>,
 }
@@ -243,142 +244,55 @@ pub struct Storage {
 pub struct UserConfig {
     /// Name of the ConfigMap.
     pub config_map_name: String,
-    /// Its namespace. Absent: the resource's.
+    /// Namespace of the ConfigMap. Defaults to the namespace of the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_namespace: Option<String>,
 }
 
-/// Authorities that the server trusts.
+/// CA certificates that the server trusts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsConfig {
-    /// Their certificates.
+    /// The CA certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundle>,
 }
 
-/// Certificates of authorities, in a ConfigMap.
+/// CA certificates in a ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CaBundle {
     /// Name of the ConfigMap.
     pub config_map_name: String,
-    /// Its namespace. Absent: the resource's.
+    /// Namespace of the ConfigMap. Defaults to the namespace of the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_namespace: Option<String>,
-    /// Keys that hold certificates. Absent: ca-bundle.crt.
+    /// Keys with certificates. Defaults to ca-bundle.crt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 50))]
     pub config_map_keys: Option<Vec<String>>,
 }
 
-/// How the server is reached.
+/// Exposure and allowed clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// Whether clients outside the cluster may connect.
+    /// Whether to expose the server outside the cluster.
     #[serde(default)]
     pub expose_route: bool,
-    /// Who may connect from other namespaces.
+    /// Other namespaces whose pods may connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_from: Option<AllowedFrom>,
 }
 
-/// Namespaces whose pods may connect.
+/// Other namespaces whose pods may connect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedFrom {
-    /// Names of namespaces; "*" is every namespace.
+    /// Names of namespaces. "*" allows all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Label keys; a namespace that has one of them may connect.
+    /// Label keys. A namespace with one of these labels may connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<String>>,
-}
-
-/// What the operator found and did.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DistributionStatus {
-    /// One word for how it stands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
-    /// Versions of operator and server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<VersionInfo>,
-    /// What the server says about itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distribution_config: Option<DistributionConfig>,
-    /// How each part stands, and why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::unbounded_kubernetes_list::<Condition>")]
-    pub conditions: Option<Vec<Condition>>,
-    /// Pods that are ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub available_replicas: Option<i32>,
-    /// Address inside the cluster.
-    #[serde(
-        default,
-        rename = "serviceURL",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub service_url: Option<String>,
-    /// Address outside the cluster.
-    #[serde(default, rename = "routeURL", skip_serializing_if = "Option::is_none")]
-    pub route_url: Option<String>,
-}
-
-/// Versions of operator and server.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct VersionInfo {
-    /// Version of the operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operator_version: Option<String>,
-    /// Version that the server reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub llama_stack_server_version: Option<String>,
-    /// When one of them changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_updated: Option<Time>,
-}
-
-/// What the server says about itself.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DistributionConfig {
-    /// Name of the distribution, or custom for an image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub active_distribution: Option<String>,
-    /// Providers as the server lists them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub providers: Option<Vec<ProviderInfo>>,
-    /// Distributions that the operator knows by name, with their images.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub available_distributions: Option<BTreeMap<String, String>>,
-}
-
-/// A provider as the server lists it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProviderInfo {
-    /// The API it serves.
-    pub api: String,
-    /// Its id.
-    pub provider_id: String,
-    /// Its type.
-    pub provider_type: String,
-    /// Its configuration, as the server shows it.
-    #[schemars(schema_with = "schema::untyped")]
-    pub config: Value,
-    /// Its health.
-    pub health: ProviderHealthStatus,
-}
-
-/// Health of a provider.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ProviderHealthStatus {
-    /// One word.
-    pub status: String,
-    /// More words.
-    pub message: String,
 }

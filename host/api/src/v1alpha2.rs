@@ -1,12 +1,12 @@
-//! `LlamaStackDistribution` as users write it today, and as the cluster stores it.
+//! `LlamaStackDistribution` v1alpha2, the storage version.
 //!
-//! These types hold a resource exactly as it was sent. Where the specification allows two shapes
-//! (a provider or a list of them, a model's name or its description) they hold JSON, and
-//! [`crate::checked`] reads it: nothing else should.
+//! These types hold a resource as it was sent. Fields that the specification allows in two shapes (a
+//! provider or a list, the name of a model or an object) are JSON values; only [`crate::checked`] reads
+//! them.
 
 #![allow(
     clippy::duplicated_attributes,
-    reason = "each printer column repeats the names of its parts"
+    reason = "each printer column repeats the attribute names"
 )]
 
 mod external;
@@ -33,7 +33,7 @@ pub use storage::{
 };
 pub use workload::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
 
-/// What to run, what it serves, and how it stands in the cluster.
+/// Desired state of a LlamaStack server: distribution, providers, models, networking and workload.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "llamastack.io",
@@ -47,7 +47,7 @@ pub use workload::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
     status = "DistributionStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A LlamaStack server: a distribution, the providers and models put over it, and its workload.",
+    doc = "A LlamaStack server: a distribution, the providers and models added to it, and its workload.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Providers",
@@ -106,77 +106,78 @@ pub use workload::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DistributionSpec {
-    /// Which server to run: a name the operator knows, or an image.
+    /// The server to run: the name of a supported distribution, or an image.
     pub distribution: DistributionSource,
-    /// Providers per API, put over those of the distribution by id. Each is one provider or a list.
+    /// Providers by API, merged by id into those of the distribution. Each API has one provider or a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub providers: Option<Providers>,
     /// Models, tools and shields to register when the server starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// Where the server keeps its state. Absent: where the distribution keeps it.
+    /// Storage of the server's state. Defaults to the storage of the distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StateStorage>,
-    /// APIs (eval) or single providers of the distribution (inference/ollama) to leave out.
+    /// APIs (eval) or single providers (inference/ollama) of the distribution to disable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 128)))]
     pub disabled: Option<Vec<String>>,
-    /// Port, certificates, exposure, and who may connect.
+    /// Port, TLS, exposure, and allowed clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub networking: Option<Networking>,
-    /// Replicas, resources, volumes, and what to change about the pod.
+    /// Replicas, resources, volumes, and overrides of the pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
-    /// Providers that arrive in images of their own, per API.
+    /// Providers that are installed from container images, by API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_providers: Option<ExternalProviders>,
-    /// A complete server configuration of your own. Excludes providers, resources, storage and disabled.
+    /// A complete server configuration of your own. Cannot be combined with providers, resources,
+    /// storage, disabled or distribution.baseConfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub override_config: Option<OverrideConfig>,
 }
 
-/// Which server to run.
+/// The server to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DistributionSource {
-    /// A distribution that the operator knows by name, for example starter. Excludes image.
+    /// Name of a distribution that the operator supports, for example starter. Set either name or image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub name: Option<String>,
-    /// The server's container image. Excludes name.
+    /// Container image of the server. Set either name or image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// The configuration dialect, for example llama-stack/0.7. Absent: found out from the image.
+    /// Dialect of the server configuration, for example llama-stack/0.7. By default it is detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub schema: Option<String>,
-    /// The configuration to start from, instead of the one inside the image.
+    /// Base configuration to use instead of the one in the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_config: Option<BaseConfig>,
 }
 
-/// A base configuration in a ConfigMap of the same namespace.
+/// A base configuration in a ConfigMap in the same namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BaseConfig {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub config_map_name: String,
-    /// Key that holds the configuration. Absent: config.yaml.
+    /// Key of the configuration. Defaults to config.yaml.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
 }
 
-/// A complete configuration in a ConfigMap.
+/// A complete server configuration in a ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OverrideConfig {
-    /// Name of the ConfigMap; its key config.yaml is what the server reads.
+    /// Name of the ConfigMap. The server reads its key config.yaml.
     #[schemars(length(min = 1, max = 253))]
     pub config_map_name: String,
-    /// Namespace of the ConfigMap. Only resources that came from v1alpha1 name another than their own.
+    /// Namespace of the ConfigMap. Only resources converted from v1alpha1 may use another namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub config_map_namespace: Option<String>,

@@ -79,7 +79,7 @@ const FIELDS: &[&str] = &[
 const ID_FIX: &str =
     "use up to 63 letters, digits, \"-\", \"_\" and \".\", with a letter or digit first and last";
 
-/// Reads every entry of every API, in the order of the resource.
+/// Checks the entries of all APIs, in the order of the resource.
 pub(super) fn check(providers: &Providers, diagnostics: &mut Collector) -> Vec<CheckedProvider> {
     let mut checked = Vec::new();
     for (api, value) in providers.entries() {

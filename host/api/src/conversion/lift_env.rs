@@ -96,37 +96,14 @@ fn lift(
         );
         return document;
     }
-    let mut moved: Vec<&str> = Vec::new();
+    let mut moved: Vec<&'static str> = Vec::new();
     let mut models = Vec::new();
     for api in ["inference", "toolRuntime"] {
-        let api_pointer = format!("/spec/providers/{api}");
-        if pointer::get(&document, &api_pointer).is_some() {
-            continue;
-        }
-        let mut entries = Vec::new();
-        for known in WELL_KNOWN.iter().filter(|known| known.api == api) {
-            entries.extend(provider(known, &env, &mut moved, &mut models, diagnostics));
-        }
-        let is_single = entries.len() == 1;
-        if is_single {
-            // The id of a single provider defaults to the provider type.
-            entries[0].shift_remove("id");
-        }
-        let mut entries: Vec<Value> = entries.into_iter().map(Value::Object).collect();
-        if !entries.is_empty() {
-            let entry = if is_single {
-                entries.remove(0)
-            } else {
-                Value::Array(entries)
-            };
-            pointer::set(&mut document, &api_pointer, entry);
-        }
-        if api == "inference" && is_single {
-            models
-                .iter_mut()
-                .for_each(|model: &mut Map<String, Value>| {
-                    model.shift_remove("provider");
-                });
+        let pointer = format!("/spec/providers/{api}");
+        if pointer::get(&document, &pointer).is_none()
+            && let Some(entries) = providers(api, &env, &mut moved, &mut models, diagnostics)
+        {
+            pointer::set(&mut document, &pointer, entries);
         }
     }
     if let Some(name) = literal(&env, ANY_MODEL)
@@ -136,16 +113,7 @@ fn lift(
         models.push(Map::from_iter([("name".to_owned(), json!(name))]));
     }
     if !models.is_empty() {
-        let mut all = pointer::get(&document, "/spec/resources/models")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        for model in models {
-            if !all.iter().any(|known| registers(known, &model)) {
-                all.push(Value::Object(model));
-            }
-        }
-        pointer::set(&mut document, "/spec/resources/models", Value::Array(all));
+        register_models(&mut document, models);
     }
     let name = |variable: &Value| variable["name"].as_str().unwrap_or_default().to_owned();
     let (removed, rest): (Vec<Value>, Vec<Value>) = env
@@ -161,11 +129,51 @@ fn lift(
     document
 }
 
-/// The provider that the variables configure.
-fn provider<'a>(
-    known: &'a WellKnown,
+/// The value of `spec.providers.<api>` that the variables configure: one provider or a list.
+fn providers(
+    api: &str,
     env: &[Value],
-    moved: &mut Vec<&'a str>,
+    moved: &mut Vec<&'static str>,
+    models: &mut Vec<Map<String, Value>>,
+    diagnostics: &mut Collector,
+) -> Option<Value> {
+    let mut entries = Vec::new();
+    for known in WELL_KNOWN.iter().filter(|known| known.api == api) {
+        entries.extend(provider(known, env, moved, models, diagnostics));
+    }
+    if entries.len() == 1 {
+        // The id of a single provider defaults to its type, and a model needs no provider.
+        if api == "inference" {
+            models.iter_mut().for_each(|model| {
+                model.shift_remove("provider");
+            });
+        }
+        let mut entry = entries.remove(0);
+        entry.shift_remove("id");
+        return Some(Value::Object(entry));
+    }
+    (!entries.is_empty()).then(|| entries.into_iter().map(Value::Object).collect())
+}
+
+/// Adds models to `spec.resources.models`, except those that are already registered.
+fn register_models(document: &mut Map<String, Value>, models: Vec<Map<String, Value>>) {
+    let mut all = pointer::get(document, "/spec/resources/models")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    for model in models {
+        if !all.iter().any(|known| registers(known, &model)) {
+            all.push(Value::Object(model));
+        }
+    }
+    pointer::set(document, "/spec/resources/models", Value::Array(all));
+}
+
+/// The provider that the variables configure.
+fn provider(
+    known: &'static WellKnown,
+    env: &[Value],
+    moved: &mut Vec<&'static str>,
     models: &mut Vec<Map<String, Value>>,
     diagnostics: &mut Collector,
 ) -> Option<Map<String, Value>> {

@@ -36,23 +36,23 @@ fn annotation<'a>(document: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn other_documents_are_refused_with_the_reason() {
-    let refused = |document: Value| {
+fn an_unsupported_document_is_rejected() {
+    let error = |document: Value| {
         convert(document, Version::V1Alpha2)
             .unwrap_err()
             .to_string()
     };
     assert_eq!(
-        refused(json!([])),
+        error(json!([])),
         "resource: must be an object; send a LlamaStackDistribution"
     );
     assert_eq!(
-        refused(json!({ "kind": "Pod" })),
+        error(json!({ "kind": "Pod" })),
         "kind: \"Pod\" cannot be converted; send a LlamaStackDistribution"
     );
     let wrong = json!({ "kind": KIND, "apiVersion": "llamastack.io/v1" });
     assert_eq!(
-        refused(wrong),
+        error(wrong),
         "apiVersion: \"llamastack.io/v1\" is not a version of LlamaStackDistribution; use llamastack.io/v1alpha1 or llamastack.io/v1alpha2"
     );
     let same = v1alpha2("{distribution: {name: s}}");
@@ -60,8 +60,8 @@ fn other_documents_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_field_of_v1alpha2_has_its_place_in_v1alpha1_or_none() {
-    let places = [
+fn v1alpha1_path_returns_the_field_of_v1alpha1() {
+    let paths = [
         (
             "spec.networking.port",
             Some("spec.server.containerSpec.port"),
@@ -86,7 +86,7 @@ fn a_field_of_v1alpha2_has_its_place_in_v1alpha1_or_none() {
         ("spec.providers.inference", None),
         ("spec.networking.portal", None),
     ];
-    for (new, old) in places {
+    for (new, old) in paths {
         assert_eq!(v1alpha1_path(new).as_deref(), old, "{new}");
     }
 }

@@ -2,25 +2,25 @@ use super::*;
 use crate::webhook::WebhookEndpoint;
 
 /// Calls `visit` with every node of a schema, its path, and whether it is part of a Kubernetes type.
-fn walk(schema: &Value, place: &str, foreign: bool, visit: &mut impl FnMut(&Value, &str, bool)) {
-    visit(schema, place, foreign);
+fn walk(schema: &Value, path: &str, external: bool, visit: &mut impl FnMut(&Value, &str, bool)) {
+    visit(schema, path, external);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         walk(
             property,
-            &format!("{place}.{name}"),
-            foreign || is_foreign(place, name),
+            &format!("{path}.{name}"),
+            external || is_external(path, name),
             visit,
         );
     }
     for below in ["items", "additionalProperties"] {
         if schema[below].is_object() {
-            walk(&schema[below], &format!("{place}.{below}"), foreign, visit);
+            walk(&schema[below], &format!("{path}.{below}"), external, visit);
         }
     }
 }
 
 /// Whether a field has a Kubernetes type, whose bounds are not ours.
-fn is_foreign(place: &str, name: &str) -> bool {
+fn is_external(path: &str, name: &str) -> bool {
     let workload = [
         "resources",
         "topologySpreadConstraints",
@@ -29,7 +29,7 @@ fn is_foreign(place: &str, name: &str) -> bool {
         "volumeMounts",
         "imagePullSecrets",
     ];
-    (place.contains(".workload") && workload.contains(&name)) || name == "conditions"
+    (path.contains(".workload") && workload.contains(&name)) || name == "conditions"
 }
 
 fn schemas() -> Vec<(String, Value)> {
@@ -48,27 +48,27 @@ fn schemas() -> Vec<(String, Value)> {
 #[test]
 fn every_node_is_structural() {
     for (name, schema) in schemas() {
-        walk(&schema, &name, false, &mut |node, place, _| {
-            let typeless = node.get("type").is_none();
-            let keeps = node["x-kubernetes-preserve-unknown-fields"] == true
+        walk(&schema, &name, false, &mut |node, path, _| {
+            let untyped = node.get("type").is_none();
+            let preserves = node["x-kubernetes-preserve-unknown-fields"] == true
                 || node["x-kubernetes-int-or-string"] == true;
             assert!(
-                !typeless || keeps,
-                "{place} has no type and does not preserve unknown fields"
+                !untyped || preserves,
+                "{path} has no type and does not preserve unknown fields"
             );
             assert!(
                 node["additionalProperties"] != true,
-                "{place} would lose nested fields"
+                "{path} would lose nested fields"
             );
-            assert!(node.get("nullable").is_none(), "{place} is nullable");
+            assert!(node.get("nullable").is_none(), "{path} is nullable");
             assert!(
                 node.get("$ref").is_none() && node.get("title").is_none(),
-                "{place}"
+                "{path}"
             );
             if let Some(format) = node["format"].as_str() {
                 assert!(
                     ["int32", "int64", "date-time", "double"].contains(&format),
-                    "{place} has the format {format}"
+                    "{path} has the format {format}"
                 );
             }
             if node["type"] == "object"
@@ -76,12 +76,12 @@ fn every_node_is_structural() {
                 && node.get("additionalProperties").is_none()
             {
                 assert!(
-                    keeps || place.contains("Distribution/v1alpha1"),
-                    "{place} would lose its content"
+                    preserves || path.contains("Distribution/v1alpha1"),
+                    "{path} would lose its content"
                 );
             }
             for combination in ["anyOf", "oneOf", "allOf", "not"] {
-                assert!(node.get(combination).is_none(), "{place} combines schemas");
+                assert!(node.get(combination).is_none(), "{path} combines schemas");
             }
         });
     }
@@ -93,28 +93,28 @@ fn every_field_of_our_types_has_bounds_and_a_description() {
         .into_iter()
         .filter(|(name, _)| name != "LlamaStackDistribution/v1alpha1")
     {
-        walk(&schema, &name, false, &mut |node, place, foreign| {
+        walk(&schema, &name, false, &mut |node, path, external| {
             if node["type"] == "array" {
                 assert!(
-                    foreign || node.get("maxItems").is_some(),
-                    "{place} has no bound"
+                    external || node.get("maxItems").is_some(),
+                    "{path} has no bound"
                 );
             }
-            if !foreign && place.contains(".spec.") {
+            if !external && path.contains(".spec.") {
                 if node["type"] == "string" && node.get("enum").is_none() {
-                    assert!(node.get("maxLength").is_some(), "{place} has no bound");
+                    assert!(node.get("maxLength").is_some(), "{path} has no bound");
                 }
                 if node["type"] == "integer" {
                     assert!(
                         node.get("minimum").is_some() && node.get("maximum").is_some(),
-                        "{place} has no range"
+                        "{path} has no range"
                     );
                 }
                 let is_field =
-                    !place.ends_with(".items") && !place.ends_with(".additionalProperties");
+                    !path.ends_with(".items") && !path.ends_with(".additionalProperties");
                 assert!(
                     !is_field || node.get("description").is_some(),
-                    "{place} has no description"
+                    "{path} has no description"
                 );
             }
         });
@@ -125,9 +125,9 @@ fn every_field_of_our_types_has_bounds_and_a_description() {
 fn only_v1alpha1_has_defaults_and_they_are_those_of_upstream() {
     let mut found = Vec::new();
     for (name, schema) in schemas() {
-        walk(&schema, &name, false, &mut |node, place, _| {
+        walk(&schema, &name, false, &mut |node, path, _| {
             if let Some(default) = node.get("default") {
-                found.push((place.to_owned(), default.clone()));
+                found.push((path.to_owned(), default.clone()));
             }
         });
     }
@@ -148,13 +148,13 @@ fn only_v1alpha1_has_defaults_and_they_are_those_of_upstream() {
 
 /// The field paths after `self` in an expression: `a.b` for `self.a.b`.
 fn field_paths(expression: &str) -> Vec<Vec<&str>> {
-    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
+    let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
     let after = expression
         .match_indices("self.")
         .map(|(start, _)| &expression[start + 5..]);
     after
         .map(|rest| {
-            rest.split(|c| !word(c))
+            rest.split(|c| !is_path(c))
                 .next()
                 .unwrap()
                 .split('.')
@@ -167,7 +167,7 @@ fn field_paths(expression: &str) -> Vec<Vec<&str>> {
 fn rules_use_only_typed_fields() {
     let mut count = 0;
     for (name, schema) in schemas() {
-        walk(&schema, &name, false, &mut |node, place, _| {
+        walk(&schema, &name, false, &mut |node, path, _| {
             for validation in node["x-kubernetes-validations"]
                 .as_array()
                 .into_iter()
@@ -185,14 +185,14 @@ fn rules_use_only_typed_fields() {
                         at = &at["properties"][field];
                         let visible =
                             at.get("type").is_some() || at["x-kubernetes-int-or-string"] == true;
-                        assert!(visible, "{place}: a rule uses {field}, which has no type");
+                        assert!(visible, "{path}: a rule uses {field}, which has no type");
                     }
                 }
-                if let Some(path) = validation["fieldPath"].as_str() {
-                    let target = path[1..]
+                if let Some(field) = validation["fieldPath"].as_str() {
+                    let target = field[1..]
                         .split('.')
                         .fold(node, |at, field| &at["properties"][field]);
-                    assert!(target.is_object(), "{place}: there is no {path}");
+                    assert!(target.is_object(), "{path}: there is no {field}");
                 }
             }
         });

@@ -111,7 +111,7 @@ macro_rules! reference {
 }
 
 /// A string that is not blank.
-macro_rules! text {
+macro_rules! string {
     ($x:expr) => {
         concat!("(type(", $x, ") == string && ", $x, ".trim() != '')")
     };
@@ -125,12 +125,12 @@ macro_rules! named {
             $list,
             ".all(m, type(m) == string ? m.trim() != '' : ",
             "(type(m) == map && has(m.name) && ",
-            text!("m.name"),
+            string!("m.name"),
             " && m.all(f, f in [",
             $fields,
             "]) && ",
             "(!has(m.provider) || ",
-            text!("m.provider"),
+            string!("m.provider"),
             ")))"
         )
     };

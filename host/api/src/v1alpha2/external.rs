@@ -1,4 +1,4 @@
-//! Providers that arrive in images of their own, as sent.
+//! External providers of v1alpha2.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::schema;
 
 macro_rules! external_providers {
     ($($(#[$doc:meta])* $name:ident, $field:literal;)+) => {
-        /// External providers per API, installed in this order before the server starts.
+        /// External providers by API, installed in this order before the server starts.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "camelCase")]
         pub struct ExternalProviders {
@@ -22,7 +22,7 @@ macro_rules! external_providers {
         }
 
         impl ExternalProviders {
-            /// The APIs that have something, in the order of the resource.
+            /// The APIs that are set, in the order of the resource.
             pub fn entries(&self) -> impl Iterator<Item = (ProviderApi, &[ExternalProvider])> {
                 [$(($field, &self.$name)),+]
                     .into_iter()
@@ -33,53 +33,53 @@ macro_rules! external_providers {
 }
 
 external_providers! {
-    /// Inference.
+    /// Inference providers.
     inference, "inference";
-    /// Safety.
+    /// Safety providers.
     safety, "safety";
-    /// Agents.
+    /// Agent providers.
     agents, "agents";
-    /// Vector stores.
+    /// Vector store providers.
     vector_io, "vectorIo";
-    /// Data sets.
+    /// Dataset providers.
     dataset_io, "datasetIo";
-    /// Scoring.
+    /// Scoring providers.
     scoring, "scoring";
-    /// Evaluation.
+    /// Evaluation providers.
     eval, "eval";
-    /// Tools.
+    /// Tool providers.
     tool_runtime, "toolRuntime";
-    /// Fine tuning.
+    /// Fine-tuning providers.
     post_training, "postTraining";
 }
 
-/// A provider in an image of its own. The image says which provider type it brings.
+/// A provider that is installed from a container image. The image declares the provider type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalProvider {
-    /// Id of the provider in the server, of at most 46 characters. It wins over a provider of the same id from elsewhere.
+    /// Id of the provider, at most 46 characters. Replaces a provider with the same id from another source.
     #[schemars(length(min = 1, max = 63))]
     pub provider_id: String,
-    /// Image that holds /lls-provider/lls-provider-spec.yaml and the packages.
+    /// Container image with /lls-provider/lls-provider-spec.yaml and the packages.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
-    /// When to pull the image. Absent: IfNotPresent.
+    /// When to pull the image. Defaults to IfNotPresent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
-    /// The provider's configuration, passed on as it is.
+    /// Configuration of the provider, passed to the server unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_object")]
     pub config: Option<Map<String, Value>>,
 }
 
-/// When to pull an image. Absent: IfNotPresent.
+/// When to pull an image. Defaults to IfNotPresent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
-    /// On every start.
+    /// On every start of the pod.
     Always,
-    /// Never: the node has it.
+    /// Never; the image must be on the node.
     Never,
-    /// When the node does not have it.
+    /// Only if the image is not on the node.
     #[default]
     IfNotPresent,
 }

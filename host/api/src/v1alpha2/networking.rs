@@ -1,4 +1,4 @@
-//! How the server is reached, as sent.
+//! Networking of v1alpha2.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,69 +6,69 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// How the server is reached.
+/// Port, TLS, exposure, and allowed clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Networking {
-    /// Port of the server and its Service. Absent: 8321.
+    /// Port of the server and its Service. Defaults to 8321.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
-    /// The server's certificate, and the authorities it trusts.
+    /// Serving certificate of the server, and the CA certificates it trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// Whether clients outside the cluster may connect: true, false, or
+    /// Exposes the server outside the cluster: true, false, or
     /// {enabled, hostname, ingressClassName, tlsSecretName, annotations}. {} means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub expose: Option<Value>,
-    /// Who may connect from other namespaces.
+    /// Other namespaces whose pods may connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_from: Option<AllowedFrom>,
 }
 
-/// Certificates.
+/// TLS of the server and its clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// Whether the server speaks TLS. Absent: true when secretName is given.
+    /// Whether the server uses TLS. Defaults to true if secretName is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Secret of type kubernetes.io/tls with the server's certificate and key.
+    /// Secret of type kubernetes.io/tls with the serving certificate and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: Option<String>,
-    /// Authorities that the server trusts when it connects to others.
+    /// CA certificates that the server trusts for outgoing connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundle>,
 }
 
-/// Certificates of authorities, in a ConfigMap.
+/// CA certificates in a ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CaBundle {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub config_map_name: String,
-    /// Namespace of the ConfigMap. Only resources that came from v1alpha1 name another than their own.
+    /// Namespace of the ConfigMap. Only resources converted from v1alpha1 may use another namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub config_map_namespace: Option<String>,
-    /// Keys that hold certificates. Absent: ca-bundle.crt.
+    /// Keys with certificates. Defaults to ca-bundle.crt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 50), inner(length(max = 253)))]
     pub config_map_keys: Option<Vec<String>>,
 }
 
-/// Namespaces whose pods may connect.
+/// Other namespaces whose pods may connect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedFrom {
-    /// Names of namespaces; "*" is every namespace.
+    /// Names of namespaces. "*" allows all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), inner(length(min = 1, max = 63)))]
     pub namespaces: Option<Vec<String>>,
-    /// Label keys; a namespace that has one of them may connect.
+    /// Label keys. A namespace with one of these labels may connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), inner(length(min = 1, max = 317)))]
     pub labels: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Providers and what is registered with them, as sent.
+//! Providers, models, tools and shields of v1alpha2.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// An API of the server that can have providers.
+/// An API of the server that has providers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderApi {
     /// The field of `spec.providers`: `vectorIo`.
     pub field: &'static str,
-    /// The server's spelling: `vector_io`.
+    /// The name of the API in the server: `vector_io`.
     pub api: &'static str,
 }
 
 macro_rules! providers {
     ($($(#[$doc:meta])* $name:ident, $field:literal, $api:literal;)+) => {
-        /// Every API that can have providers, in the order of the resource.
+        /// All APIs that have providers, in the order of the resource.
         pub const PROVIDER_APIS: &[ProviderApi] = &[$(ProviderApi { field: $field, api: $api }),+];
 
-        /// Providers per API. Each field holds one provider or a list of them; with more than one,
-        /// each needs an id. A provider has: id, provider, endpoint, apiKey, host, settings, secretRefs.
+        /// Providers by API. Each field is one provider or a list. In a list of several providers, each
+        /// needs an id. Fields of a provider: id, provider, endpoint, apiKey, host, settings, secretRefs.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "camelCase")]
         pub struct Providers {
@@ -34,7 +34,7 @@ macro_rules! providers {
         }
 
         impl Providers {
-            /// The APIs that have something, in the order of the resource.
+            /// The APIs that are set, in the order of the resource.
             pub fn entries(&self) -> impl Iterator<Item = (ProviderApi, &Value)> {
                 [$((ProviderApi { field: $field, api: $api }, &self.$name)),+]
                     .into_iter()
@@ -45,44 +45,44 @@ macro_rules! providers {
 }
 
 providers! {
-    /// Model inference, for example {provider: vllm, endpoint: "http://vllm:8000"}.
+    /// Inference providers, for example {provider: vllm, endpoint: "http://vllm:8000"}.
     inference, "inference", "inference";
-    /// Shields, for example {provider: llama-guard}.
+    /// Safety providers, for example {provider: llama-guard}.
     safety, "safety", "safety";
-    /// Vector stores, for example {provider: pgvector, host: {name: pg, key: host}}.
+    /// Vector store providers, for example {provider: pgvector, host: {name: pg, key: host}}.
     vector_io, "vectorIo", "vector_io";
-    /// Tools, for example {provider: brave-search, apiKey: {name: brave, key: token}}.
+    /// Tool providers, for example {provider: brave-search, apiKey: {name: brave, key: token}}.
     tool_runtime, "toolRuntime", "tool_runtime";
-    /// Telemetry, for releases that have it as an API.
+    /// Telemetry providers, for releases with a telemetry API.
     telemetry, "telemetry", "telemetry";
-    /// Agents, for releases before responses.
+    /// Agent providers, for releases before the responses API.
     agents, "agents", "agents";
-    /// Responses.
+    /// Responses providers.
     responses, "responses", "responses";
-    /// Data sets.
+    /// Dataset providers.
     dataset_io, "datasetIo", "datasetio";
-    /// Evaluation.
+    /// Evaluation providers.
     eval, "eval", "eval";
-    /// Scoring.
+    /// Scoring providers.
     scoring, "scoring", "scoring";
-    /// Fine tuning.
+    /// Fine-tuning providers.
     post_training, "postTraining", "post_training";
-    /// Files.
+    /// File storage providers.
     files, "files", "files";
-    /// Batches.
+    /// Batch providers.
     batches, "batches", "batches";
-    /// Readers of uploaded files.
+    /// Providers that process uploaded files.
     file_processors, "fileProcessors", "file_processors";
-    /// Interactions, for releases that have them.
+    /// Interactions providers, for releases with that API.
     interactions, "interactions", "interactions";
-    /// Messages, for releases that have them.
+    /// Messages providers, for releases with that API.
     messages, "messages", "messages";
-    /// Skills, for releases that have them.
+    /// Skills providers, for releases with that API.
     skills, "skills", "skills";
 }
 
 impl ProviderApi {
-    /// The API that a user means by `name`, in the resource's or the server's spelling.
+    /// The API with this name, either the field name or the name in the server.
     pub fn named(name: &str) -> Option<Self> {
         PROVIDER_APIS
             .iter()
@@ -95,8 +95,8 @@ impl ProviderApi {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// Names, or {name, provider, modelType, contextLength, quantization, embeddingDimension, metadata}.
-    /// Without provider a model belongs to the first inference provider.
+    /// Names of models, or {name, provider, modelType, contextLength, quantization,
+    /// embeddingDimension, metadata}. The provider defaults to the first inference provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped_list")]
     pub models: Option<Vec<Value>>,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_api_is_found_by_either_spelling() {
+    fn every_api_is_found_by_both_names() {
         for api in PROVIDER_APIS {
             assert_eq!(ProviderApi::named(api.field), Some(*api));
             assert_eq!(ProviderApi::named(api.api), Some(*api));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_names_are_the_ones_serde_reads() {
+    fn the_field_names_match_serde() {
         for api in PROVIDER_APIS {
             let providers: Providers =
                 serde_json::from_value(serde_json::json!({ api.field: { "provider": "p" } }))

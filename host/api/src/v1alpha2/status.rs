@@ -1,7 +1,7 @@
-//! What the operator reports about a resource.
+//! Status of v1alpha2.
 //!
-//! The first part is what every version has said since v1alpha1; the second is newer. Timestamps
-//! move only when something changed.
+//! The first fields are the same as in v1alpha1; the others are new in v1alpha2. A timestamp changes
+//! only when the value it belongs to changes.
 
 use std::collections::BTreeMap;
 
@@ -12,111 +12,111 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// What the operator found and did.
+/// Observed state of the resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DistributionStatus {
-    /// One word for how it stands.
+    /// Summary of the state in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Versions of operator and server.
+    /// Versions of the operator and the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Versions>,
-    /// What the server says about itself.
+    /// Information that the server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution_config: Option<DistributionConfig>,
-    /// How each part stands, and why.
+    /// Conditions of the resource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Pods that are ready.
+    /// Number of pods that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// Address inside the cluster.
+    /// URL inside the cluster.
     #[serde(
         default,
         rename = "serviceURL",
         skip_serializing_if = "Option::is_none"
     )]
     pub service_url: Option<String>,
-    /// Address outside the cluster. Absent: not exposed. Empty: exposed, but without address yet.
+    /// URL outside the cluster. Absent if not exposed; empty if exposed but without an address yet.
     #[serde(default, rename = "routeURL", skip_serializing_if = "Option::is_none")]
     pub route_url: Option<String>,
-    /// The generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The server that was chosen, and where its configuration came from.
+    /// Image of the server and source of its configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_distribution: Option<ResolvedDistribution>,
-    /// The configuration that was generated.
+    /// The generated configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_generation: Option<ConfigGeneration>,
-    /// How each external provider stands.
+    /// State of each external provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 288))]
     pub external_providers: Vec<ExternalProviderStatus>,
 }
 
-/// How a resource stands, in one word.
+/// Summary of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// Nothing runs yet.
+    /// No pods run yet.
     Pending,
-    /// Pods are starting or changing.
+    /// Pods are starting or being replaced.
     Initializing,
-    /// It serves.
+    /// The server is available.
     Ready,
-    /// It cannot go on without help.
+    /// An error needs a change by the user.
     Failed,
-    /// It is being deleted.
+    /// The resource is being deleted.
     Terminating,
 }
 
-/// Versions of operator and server.
+/// Versions of the operator and the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// Version of the operator that last changed something.
+    /// Version of the operator that last changed an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_version: Option<String>,
     /// Version that the server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llama_stack_server_version: Option<String>,
-    /// When one of them changed.
+    /// Time of the last change of a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
 }
 
-/// What the server says about itself.
+/// Information that the server reports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DistributionConfig {
     /// Name of the distribution, or custom for an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_distribution: Option<String>,
-    /// Providers as the server lists them.
+    /// Providers that the server lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub providers: Vec<ServerProvider>,
-    /// Distributions that the operator knows by name, with their images.
+    /// Distributions that the operator supports by name, with their images.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub available_distributions: BTreeMap<String, String>,
 }
 
-/// A provider as the server lists it.
+/// A provider that the server lists.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerProvider {
-    /// The API it serves.
+    /// API of the provider.
     pub api: String,
-    /// Its id.
+    /// Id of the provider.
     pub provider_id: String,
-    /// Its type.
+    /// Type of the provider.
     pub provider_type: String,
-    /// Its configuration, as the server shows it.
+    /// Configuration of the provider, as the server reports it.
     #[serde(default)]
     #[schemars(schema_with = "schema::untyped")]
     pub config: Value,
-    /// Its health.
+    /// Health of the provider.
     #[serde(default)]
     pub health: ProviderHealth,
 }
@@ -124,25 +124,25 @@ pub struct ServerProvider {
 /// Health of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderHealth {
-    /// One word.
+    /// Status in one word.
     #[serde(default)]
     pub status: String,
-    /// More words.
+    /// Details of the status.
     #[serde(default)]
     pub message: String,
 }
 
-/// The server that was chosen.
+/// Image of the server and source of its configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedDistribution {
-    /// The image that runs.
+    /// Container image of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Its digest, where known.
+    /// Digest of the image, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Where the base configuration came from.
+    /// Source of the base configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_source: Option<ConfigSourceKind>,
     /// SHA-256 of the base configuration.
@@ -150,51 +150,51 @@ pub struct ResolvedDistribution {
     pub config_hash: Option<String>,
 }
 
-/// Where a base configuration came from.
+/// Source of the base configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConfigSourceKind {
-    /// The ConfigMap that spec.distribution.baseConfig names.
+    /// The ConfigMap in spec.distribution.baseConfig.
     ConfigMap,
     /// Labels of the image.
     ImageLabels,
-    /// Built into the operator for a named distribution.
+    /// Built into the operator for a distribution that is set by name.
     Embedded,
-    /// The complete configuration that spec.overrideConfig names.
+    /// The complete configuration in spec.overrideConfig.
     Override,
-    /// The distribution's own file, unchanged and unread.
+    /// The distribution's own configuration, unchanged.
     DistributionDefault,
 }
 
-/// The configuration that was generated.
+/// The generated configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigGeneration {
-    /// ConfigMap that holds it.
+    /// ConfigMap with the generated configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_name: Option<String>,
-    /// When it was generated.
+    /// Time of the generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_at: Option<Time>,
-    /// Providers it holds.
+    /// Number of providers in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_count: Option<i32>,
-    /// Models, tools and shields it registers.
+    /// Number of models, tools and shields that are registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<i32>,
-    /// The resource's models, with the ids that clients use.
+    /// Models of the resource, with the ids that clients use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub models: Vec<ServedModel>,
-    /// The dialect it is written in: llama-stack/0.7.
+    /// Dialect of the configuration, for example llama-stack/0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
-    /// Why that dialect was chosen.
+    /// Why this dialect was selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_reason: Option<String>,
-    /// The plugin that wrote it.
+    /// Plugin that generated the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<PluginIdentity>,
-    /// Digest over the inputs, the plugin and the output: equal receipts, equal configurations.
+    /// Digest of the inputs, the plugin and the output. Equal receipts mean equal configurations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
 }
@@ -203,53 +203,53 @@ pub struct ConfigGeneration {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServedModel {
-    /// As the resource calls it.
+    /// Name in the resource.
     pub name: String,
-    /// As clients must write it: vllm/llama3.2-8b.
+    /// Id that clients use, for example vllm/llama3.2-8b.
     pub id: String,
 }
 
-/// A plugin, exactly.
+/// Identity of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginIdentity {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its own version.
+    /// Version of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the component.
     pub digest: String,
 }
 
-/// How an external provider stands.
+/// State of an external provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalProviderStatus {
-    /// Its id.
+    /// Id of the provider.
     pub provider_id: String,
-    /// Its image.
+    /// Container image of the provider.
     pub image: String,
-    /// One word.
+    /// Summary of the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ExternalProviderPhase>,
-    /// Why it is not ready, and what to do.
+    /// Why the provider is not ready, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The init container that installs it.
+    /// Init container that installs the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_container: Option<String>,
 }
 
-/// Steps of an external provider.
+/// State of an external provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ExternalProviderPhase {
-    /// Its container has not started.
+    /// The init container has not started.
     Pending,
-    /// Its container runs.
+    /// The init container is running.
     Installing,
-    /// It is installed.
+    /// The provider is installed.
     Ready,
-    /// Its container failed.
+    /// The init container failed.
     Failed,
 }

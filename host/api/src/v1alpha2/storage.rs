@@ -1,4 +1,4 @@
-//! State storage, as sent.
+//! State storage of v1alpha2.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// Where the server keeps its state.
+/// Storage of the server's state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StateStorage {
-    /// Key-value state.
+    /// Key-value storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvStorage>,
-    /// Relational state.
+    /// Relational storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sql: Option<SqlStorage>,
 }
@@ -22,19 +22,19 @@ pub struct StateStorage {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KvStorage {
-    /// sqlite or redis. Absent: sqlite.
+    /// sqlite or redis. Defaults to sqlite.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<KvKind>,
     /// Address of the Redis server: redis://host:port or host:port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub endpoint: Option<String>,
-    /// Secret that holds the Redis password.
+    /// Secret with the Redis password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretReference>,
 }
 
-/// Kinds of key-value storage. Absent: sqlite.
+/// Type of key-value storage. Defaults to sqlite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KvKind {
@@ -48,34 +48,35 @@ pub enum KvKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SqlStorage {
-    /// sqlite or postgres. Absent: sqlite.
+    /// sqlite or postgres. Defaults to sqlite.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<SqlKind>,
-    /// Secret that holds postgresql://user:password@host:port/database. Excludes the parts below.
+    /// Secret with postgresql://user:password@host:port/database. Cannot be combined with the fields
+    /// below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<SecretReference>,
-    /// Host name: a text or a secret reference.
+    /// Host name: a string or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub host: Option<Value>,
-    /// Port: a number, a text or a secret reference. Absent: 5432.
+    /// Port: an integer, a string or a secret reference. Defaults to 5432.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub port: Option<Value>,
-    /// Database: a text or a secret reference.
+    /// Database: a string or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub database: Option<Value>,
-    /// User: a text or a secret reference.
+    /// User: a string or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub user: Option<Value>,
-    /// Secret that holds the password.
+    /// Secret with the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretReference>,
 }
 
-/// Kinds of relational storage. Absent: sqlite.
+/// Type of relational storage. Defaults to sqlite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SqlKind {
@@ -93,11 +94,11 @@ pub struct SecretReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub name: Option<String>,
-    /// Key within the Secret.
+    /// Key in the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
-    /// The same, one level down.
+    /// Alternative form of the same reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<SecretKey>,
 }
@@ -109,7 +110,7 @@ pub struct SecretKey {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key within the Secret.
+    /// Key in the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }

@@ -1,9 +1,9 @@
-//! What an edit through one version does to what only the other can say.
+//! Edits through one version, and the fields that only the other version has.
 
 use super::*;
 
 #[test]
-fn an_edit_through_v1alpha1_keeps_what_only_v1alpha2_can_say() {
+fn an_edit_through_v1alpha1_keeps_the_fields_of_v1alpha2() {
     let document = v1alpha2(
         "{distribution: {name: starter, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9000, expose: {hostname: h}}, workload: {overrides: {imagePullSecrets: [{name: p}]}}}",
     );
@@ -22,7 +22,7 @@ fn an_edit_through_v1alpha1_keeps_what_only_v1alpha2_can_say() {
 }
 
 #[test]
-fn an_edit_of_the_very_place_wins_and_is_reported() {
+fn an_edit_of_a_preserved_field_wins_and_is_recorded() {
     let document = v1alpha2(
         "{distribution: {name: starter}, networking: {expose: {hostname: h}}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
     );
@@ -45,12 +45,12 @@ fn an_edit_of_the_very_place_wins_and_is_reported() {
         conflicts["/spec/networking/expose"],
         json!({ "hostname": "h" })
     );
-    // The older version still reads, and still comes back.
+    // The v1alpha1 resource is still returned unchanged.
     assert_eq!(down(&edited)["spec"], old["spec"]);
 }
 
 #[test]
-fn a_second_conflict_is_reported_beside_the_first() {
+fn a_second_conflict_is_added_to_the_first() {
     let document = v1alpha2(
         "{distribution: {name: starter}, networking: {expose: {hostname: h}}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
     );
@@ -60,14 +60,14 @@ fn a_second_conflict_is_reported_beside_the_first() {
     let mut old = down(&first);
     old["spec"]["server"]["autoscaling"]["targetCPUUtilizationPercentage"] = json!(90);
     let second = up(&old);
-    let places = |document: &Value| -> Vec<String> {
+    let pointers = |document: &Value| -> Vec<String> {
         let text = annotation(document, CONFLICTS).unwrap();
         let conflicts: Map<String, Value> = serde_json::from_str(text).unwrap();
         conflicts.keys().cloned().collect()
     };
-    assert_eq!(places(&first), ["/spec/networking/expose"]);
+    assert_eq!(pointers(&first), ["/spec/networking/expose"]);
     assert_eq!(
-        places(&second),
+        pointers(&second),
         [
             "/spec/networking/expose",
             "/spec/workload/autoscaling/targetCPUUtilization",
@@ -77,7 +77,7 @@ fn a_second_conflict_is_reported_beside_the_first() {
 }
 
 #[test]
-fn a_field_does_not_come_back_without_the_sibling_that_gave_it_meaning() {
+fn a_field_is_not_restored_without_the_sibling_it_depends_on() {
     let document = v1alpha2(
         "{distribution: {name: s}, workload: {autoscaling: {maxReplicas: 2, targetCPUUtilization: 80}}}",
     );
@@ -118,7 +118,7 @@ fn a_removed_field_stays_removed_even_without_its_parents() {
 }
 
 #[test]
-fn an_edit_through_v1alpha2_keeps_what_only_v1alpha1_can_say() {
+fn an_edit_through_v1alpha2_keeps_the_fields_of_v1alpha1() {
     let document = v1alpha1(
         "{server: {distribution: {name: s}, containerSpec: {name: llama-stack, port: 0}, podOverrides: {}}}",
     );
@@ -139,27 +139,28 @@ fn a_contradiction_elsewhere_is_left_to_the_rules() {
         "{distribution: {name: starter}, providers: {inference: {provider: vllm}}}",
     ));
     old["spec"]["server"]["userConfig"] = json!({ "configMapName": "c" });
-    let refused = crate::check_document(up(&old)).result.unwrap_err();
+    let errors = crate::check_document(up(&old)).result.unwrap_err();
     assert_eq!(
-        refused.iter().next().unwrap().field.as_str(),
+        errors.iter().next().unwrap().field.as_str(),
         "spec.providers"
     );
 }
 
 #[test]
-fn what_is_in_the_way_of_a_preserved_field_stays() {
+fn a_value_that_blocks_a_preserved_field_stays() {
     let mut old = down(&v1alpha2(
         "{distribution: {name: s}, networking: {tls: {secretName: a}}}",
     ));
     let preserved = json!({ "/spec/networking/port/x": { "is": 1 }, "/spec/gone": { "was": 1 }, "": { "is": 1 } }).to_string();
     old["metadata"]["annotations"][V1ALPHA2_FIELDS] = json!(preserved);
     old["spec"]["server"]["containerSpec"] = json!({ "port": 80 });
-    let there = up(&old);
+    let converted = up(&old);
     assert_eq!(
-        there["spec"],
+        converted["spec"],
         yaml("{distribution: {name: s}, networking: {port: 80}, workload: {replicas: 1}}")
     );
-    let conflicts: Value = serde_json::from_str(annotation(&there, CONFLICTS).unwrap()).unwrap();
+    let conflicts: Value =
+        serde_json::from_str(annotation(&converted, CONFLICTS).unwrap()).unwrap();
     assert_eq!(
         conflicts.as_object().unwrap().keys().collect::<Vec<_>>(),
         ["", "/spec/networking/port/x"]
@@ -167,7 +168,7 @@ fn what_is_in_the_way_of_a_preserved_field_stays() {
 }
 
 #[test]
-fn what_the_api_server_fills_in_for_v1alpha1_is_nobodys_word() {
+fn defaults_of_v1alpha1_are_not_taken_for_an_edit() {
     let document =
         v1alpha2("{distribution: {name: s}, networking: {allowedFrom: {namespaces: [a]}}}");
     let shown = down(&document);

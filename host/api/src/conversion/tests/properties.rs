@@ -1,10 +1,10 @@
-//! Laws over generated resources.
+//! Properties of the conversion, tested with generated resources.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A value that a field might hold: of its own type, empty, or something else altogether.
+/// A value of a field: of its own type, empty, or of another type.
 fn leaf() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!(null)),
@@ -18,7 +18,7 @@ fn leaf() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// An object that has each of these fields or not.
+/// An object with a subset of these fields.
 fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let fields: Vec<_> = fields
         .into_iter()
@@ -230,15 +230,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn v1alpha1_comes_back_the_same(document in document(Version::V1Alpha1, v1alpha1_spec())) {
+    fn v1alpha1_survives_a_round_trip(document in document(Version::V1Alpha1, v1alpha1_spec())) {
         let there = up(&document);
         prop_assert_eq!(&down(&there), &document);
-        // And again: what is carried has one form.
+        // A second round trip writes the same annotation.
         prop_assert_eq!(&up(&down(&there)), &there);
     }
 
     #[test]
-    fn v1alpha2_comes_back_the_same(document in document(Version::V1Alpha2, v1alpha2_spec())) {
+    fn v1alpha2_survives_a_round_trip(document in document(Version::V1Alpha2, v1alpha2_spec())) {
         let there = down(&document);
         prop_assert_eq!(&up(&there), &document);
         prop_assert_eq!(&down(&up(&there)), &there);
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_edit_through_v1alpha1_is_what_v1alpha1_then_shows(
+    fn v1alpha1_shows_an_edit_through_v1alpha1(
         document in document(Version::V1Alpha2, v1alpha2_spec()),
         edited in v1alpha1_spec(),
     ) {

@@ -1,9 +1,9 @@
-//! There and back: absent, empty and zero stay what they were.
+//! Round trips: absent, empty and zero values stay as they are.
 
 use super::*;
 
 #[test]
-fn absent_empty_and_zero_come_back_as_they_were() {
+fn absent_empty_and_zero_survive_a_round_trip() {
     let specs = [
         "{server: {distribution: {name: starter}}}",
         "{replicas: 0, server: {distribution: {name: starter}}}",
@@ -33,20 +33,20 @@ fn absent_empty_and_zero_come_back_as_they_were() {
     ];
     for spec in specs {
         let document = v1alpha1(spec);
-        let there = up(&document);
-        assert_eq!(there["apiVersion"], API_VERSION_V1ALPHA2);
-        assert_eq!(down(&there), document, "{spec}\n{there:#}");
+        let converted = up(&document);
+        assert_eq!(converted["apiVersion"], API_VERSION_V1ALPHA2);
+        assert_eq!(down(&converted), document, "{spec}\n{converted:#}");
     }
 }
 
 #[test]
-fn what_means_something_in_both_versions_is_a_field_and_not_an_annotation() {
-    let there = up(&v1alpha1(
+fn a_value_that_both_versions_support_is_a_field_and_not_an_annotation() {
+    let converted = up(&v1alpha1(
         "{replicas: 0, server: {distribution: {name: s}, containerSpec: {port: 9000, name: other}, storage: {}, podOverrides: {terminationGracePeriodSeconds: 0}, userConfig: {configMapName: c, configMapNamespace: n}, tlsConfig: {caBundle: {configMapName: ca, configMapNamespace: n, configMapKeys: [k]}}}, network: {exposeRoute: false}}",
     ));
-    assert_eq!(annotation(&there, V1ALPHA1_FIELDS), Some("{}"));
+    assert_eq!(annotation(&converted, V1ALPHA1_FIELDS), Some("{}"));
     assert_eq!(
-        there["spec"],
+        converted["spec"],
         yaml(
             "{distribution: {name: s}, overrideConfig: {configMapName: c, configMapNamespace: n}, networking: {port: 9000, expose: false, tls: {caBundle: {configMapName: ca, configMapNamespace: n, configMapKeys: [k]}}}, workload: {replicas: 0, storage: {}, overrides: {containerName: other, terminationGracePeriodSeconds: 0}}}"
         )
@@ -54,49 +54,49 @@ fn what_means_something_in_both_versions_is_a_field_and_not_an_annotation() {
 }
 
 #[test]
-fn a_resource_remembers_the_version_that_it_was_made_in_whatever_is_edited() {
+fn edits_do_not_change_the_version_that_a_resource_was_created_in() {
     let is_older = |document: &Value| {
         let annotations = document["metadata"]["annotations"].clone();
         was_made_in_v1alpha1(&serde_json::from_value(annotations).unwrap_or_default())
     };
     let mut older = v1alpha1("{server: {distribution: {name: s}}}");
     for _ in 0..2 {
-        let mut there = up(&older);
-        assert!(is_older(&there));
-        there["spec"]["providers"] = json!({ "inference": { "provider": "vllm" } });
-        older = down(&there);
+        let mut converted = up(&older);
+        assert!(is_older(&converted));
+        converted["spec"]["providers"] = json!({ "inference": { "provider": "vllm" } });
+        older = down(&converted);
         older["spec"]["server"]["podOverrides"] = json!({});
     }
     let mut newer = v1alpha2("{distribution: {name: s}}");
     for _ in 0..2 {
         assert!(!is_older(&newer));
-        let mut there = down(&newer);
-        there["spec"]["server"]["podOverrides"] = json!({});
-        newer = up(&there);
+        let mut converted = down(&newer);
+        converted["spec"]["server"]["podOverrides"] = json!({});
+        newer = up(&converted);
         assert!(annotation(&newer, V1ALPHA1_FIELDS).is_some());
     }
     assert!(!is_older(&lift_env(up(&older)).document));
 }
 
 #[test]
-fn zero_and_empty_that_mean_absent_do_not_reach_the_newer_version() {
-    let there = up(&v1alpha1(
+fn zero_and_empty_values_that_mean_absent_are_not_converted_to_v1alpha2() {
+    let converted = up(&v1alpha1(
         "{server: {distribution: {name: s}, containerSpec: {port: 0, name: llama-stack}, autoscaling: {minReplicas: 0, maxReplicas: 3}, userConfig: {configMapName: '', configMapNamespace: n}}}",
     ));
     assert_eq!(
-        there["spec"],
+        converted["spec"],
         yaml("{distribution: {name: s}, workload: {autoscaling: {maxReplicas: 3}}}")
     );
-    assert!(crate::check_document(there).result.is_ok());
+    assert!(crate::check_document(converted).result.is_ok());
 }
 
 #[test]
-fn everything_that_only_v1alpha2_can_say_comes_back() {
+fn fields_of_v1alpha2_survive_a_round_trip() {
     let specs = [
         "{distribution: {name: starter, schema: llama-stack/0.7, baseConfig: {configMapName: b}}, providers: {inference: {provider: vllm}}, resources: {models: [m]}, storage: {kv: {}}, disabled: []}",
         "{distribution: {name: starter}, networking: {expose: {}}}",
         "{distribution: {name: starter}, networking: {expose: {enabled: false, hostname: h}}}",
-        "{distribution: {name: starter}, networking: {expose: 'a text'}}",
+        "{distribution: {name: starter}, networking: {expose: 'a string'}}",
         "{distribution: {name: starter}, networking: {}}",
         "{distribution: {name: starter}, networking: {allowedFrom: {}, tls: {enabled: false, caBundle: {}}}}",
         "{distribution: {name: starter}, workload: {}}",
@@ -109,35 +109,35 @@ fn everything_that_only_v1alpha2_can_say_comes_back() {
     ];
     for spec in specs {
         let document = v1alpha2(spec);
-        let there = down(&document);
-        assert_eq!(there["apiVersion"], API_VERSION_V1ALPHA1);
-        assert_eq!(up(&there), document, "{spec}\n{there:#}");
+        let converted = down(&document);
+        assert_eq!(converted["apiVersion"], API_VERSION_V1ALPHA1);
+        assert_eq!(up(&converted), document, "{spec}\n{converted:#}");
     }
 }
 
 #[test]
-fn status_of_both_versions_comes_back() {
+fn the_status_of_both_versions_survives_a_round_trip() {
     let mut old = v1alpha1("{server: {distribution: {name: s}}}");
     old["status"] = json!({
         "phase": "Ready", "availableReplicas": 0, "routeURL": "", "version": {},
         "conditions": [{ "type": "DeploymentReady" }], "distributionConfig": { "providers": [] },
     });
-    let there = up(&old);
-    assert_eq!(there["status"], old["status"]);
-    assert_eq!(down(&there), old);
+    let converted = up(&old);
+    assert_eq!(converted["status"], old["status"]);
+    assert_eq!(down(&converted), old);
 
     let mut new = v1alpha2("{distribution: {name: s}}");
     new["status"] = json!({
         "phase": "Ready", "observedGeneration": 3, "configGeneration": { "providerCount": 0 },
         "resolvedDistribution": {}, "externalProviders": [],
     });
-    let there = down(&new);
-    assert_eq!(there["status"], json!({ "phase": "Ready" }));
-    assert_eq!(up(&there), new);
+    let converted = down(&new);
+    assert_eq!(converted["status"], json!({ "phase": "Ready" }));
+    assert_eq!(up(&converted), new);
 }
 
 #[test]
-fn annotations_of_others_are_left_alone() {
+fn other_annotations_are_not_changed() {
     let mut document = v1alpha1("{server: {distribution: {name: s}, podOverrides: {}}}");
     for annotations in [
         json!({}),
@@ -146,9 +146,9 @@ fn annotations_of_others_are_left_alone() {
         json!({ V1ALPHA2_FIELDS: "[]" }),
     ] {
         document["metadata"]["annotations"] = annotations;
-        let there = up(&document);
-        assert!(annotation(&there, V1ALPHA1_FIELDS).is_some());
-        assert_eq!(down(&there), document);
+        let converted = up(&document);
+        assert!(annotation(&converted, V1ALPHA1_FIELDS).is_some());
+        assert_eq!(down(&converted), document);
     }
     document["metadata"]["annotations"] = json!("no object");
     assert_eq!(up(&document)["metadata"]["annotations"], "no object");

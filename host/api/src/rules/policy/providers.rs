@@ -232,7 +232,7 @@ pub(crate) const RULES: &[Rule] = &[
         per_api(
             each_entry!(
                 "!has(e.host) || ",
-                text!("e.host"),
+                string!("e.host"),
                 " || ",
                 reference!("e.host")
             ),

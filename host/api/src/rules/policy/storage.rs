@@ -50,7 +50,7 @@ pub(crate) const RULES: &[Rule] = &[
         whole(
             concat!(
                 "['host', 'database', 'user'].all(f, !(f in variables.sql) || ",
-                text!("variables.sql[f]"),
+                string!("variables.sql[f]"),
                 " || ",
                 reference!("variables.sql[f]"),
                 ") && ",
