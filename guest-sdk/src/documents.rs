@@ -128,9 +128,17 @@ pub struct Hints {
     /// Version of the server package, for example `0.7.3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
-    /// A schema id that somebody stated.
+    /// The schema id that the resource, the distribution or a label states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
+    /// Whether the host compares candidates by points, so that `detect` may answer with the text of
+    /// a candidate (a schema id, a space and a JSON object) where it would answer with a schema id.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub weigh: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// One provider entry to expand.

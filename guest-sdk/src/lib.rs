@@ -9,7 +9,7 @@
 //! a trap, is counted as a bug of the plugin, and its message is lost.
 
 mod adapter;
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", feature = "low-fuel"))]
 mod arena;
 #[cfg(target_family = "wasm")]
 #[allow(
@@ -25,11 +25,13 @@ pub mod exchange;
 mod export;
 #[cfg(not(target_family = "wasm"))]
 pub mod golden;
+mod release;
 
-pub use adapter::{Detection, ProviderPack, SchemaAdapter};
+pub use adapter::{Candidate, Detection, ProviderPack, SchemaAdapter};
 pub use diagnostic::{Answer, Diagnostic, Diagnostics, Outcome, Severity};
+pub use release::Release;
 pub use serde_json;
 
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", feature = "low-fuel"))]
 #[global_allocator]
 static ALLOCATOR: arena::Arena = arena::Arena::new();

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Adapters inside the binary, newest first.
-const ADAPTERS: [&str; 3] = ["llama-stack-0.7", "llama-stack-0.4", "llama-stack-0.2"];
+/// All plugins of this repository. Those that are built in are loaded in this order, newest first.
+const LIST: &str = "../plugins.json";
 
 fn main() {
     if let Err(error) = build() {
@@ -23,15 +23,16 @@ fn build() -> Result<(), Box<dyn std::error::Error>> {
         "../../guest-sdk/Cargo.toml",
         "../../wit",
         "../../Cargo.lock",
+        LIST,
     ] {
         println!("cargo::rerun-if-changed={watched}");
     }
     // Cargo holds a lock on the folder this script runs in; beside it, all profiles share one build.
     let guests = out.ancestors().nth(4).unwrap_or(&out).join("guests");
     let mut table = String::from("&[");
-    for adapter in ADAPTERS {
+    for adapter in built_in_adapters()? {
         println!("cargo::rerun-if-changed=../{adapter}");
-        let component = llsd_componentize::build(&plugins.join(adapter), &guests)?;
+        let component = llsd_componentize::build(&plugins.join(&adapter), &guests)?;
         std::fs::write(out.join(format!("{adapter}.wasm")), component)?;
         table += &format!(
             "Builtin {{ name: {adapter:?}, component: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{adapter}.wasm\")) }},"
@@ -39,6 +40,13 @@ fn build() -> Result<(), Box<dyn std::error::Error>> {
     }
     std::fs::write(out.join("adapters.rs"), table + "]")?;
     Ok(())
+}
+
+fn built_in_adapters() -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let list: Vec<serde_json::Value> = serde_json::from_str(&std::fs::read_to_string(LIST)?)?;
+    let built_in = list.iter().filter(|plugin| plugin["builtIn"] == true);
+    let names = built_in.filter_map(|plugin| plugin["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
 }
 
 fn env(name: &str) -> Result<String, std::env::VarError> {

@@ -33,6 +33,21 @@ pub(crate) fn of_resource(kind: &str) -> Option<&'static str> {
     }
 }
 
+/// The routing APIs of an API: they have no providers of their own, and a server that lists one of
+/// them does not start without the API.
+pub(crate) fn routing(api: &str) -> &'static [&'static str] {
+    match api {
+        "datasetio" => &["datasets"],
+        "eval" => &["benchmarks"],
+        "inference" => &["models"],
+        "safety" => &["shields"],
+        "scoring" => &["scoring_functions"],
+        "tool_runtime" => &["tool_groups"],
+        "vector_io" => &["vector_dbs", "vector_stores"],
+        _ => &[],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

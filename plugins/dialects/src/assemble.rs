@@ -24,7 +24,7 @@ use llsd_adapter_sdk::Answer;
 use llsd_adapter_sdk::documents::{Assembly, AssemblyRequest, Resources};
 
 use crate::layout::Dialect;
-use crate::release::Release;
+use llsd_adapter_sdk::Release;
 
 pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> Answer<Assembly> {
     let AssemblyRequest {
@@ -45,7 +45,7 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
     } = request;
     let release = server_version.as_deref().and_then(Release::parse);
     let data_dir = match server.data_dir.trim_end_matches('/') {
-        "" => dialect.home.to_owned(),
+        "" => dialect.home().to_owned(),
         folder => folder.to_owned(),
     };
     let mut stack = base::Stack::open(dialect, release, base).map_err(|problem| vec![problem])?;

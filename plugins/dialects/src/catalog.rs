@@ -8,8 +8,8 @@ pub(crate) mod slice;
 use slice::Slice;
 
 use crate::layout::{Dialect, Kind};
-use crate::release::Release;
 use crate::{apis, names};
+use llsd_adapter_sdk::Release;
 
 /// The catalogue of a dialect for a release, or for any release of it.
 #[derive(Debug, Clone, Copy)]
@@ -270,24 +270,11 @@ mod tests {
     use super::*;
     use crate::dialects::*;
 
-    fn every_dialect() -> [&'static Dialect; 8] {
-        [
-            &LLAMA_STACK_0_1_3,
-            &LLAMA_STACK_0_2_13,
-            &LLAMA_STACK_0_3,
-            &LLAMA_STACK_0_4,
-            &LLAMA_STACK_0_5,
-            &LLAMA_STACK_0_7,
-            &OGX_0_8,
-            &OGX_1_0,
-        ]
-    }
-
     #[test]
     fn every_line_of_every_slice_is_found_and_parses() {
-        for dialect in every_dialect() {
+        for dialect in ALL {
             for slice in dialect.slices {
-                let lines: Vec<_> = slice.text.lines().collect();
+                let lines: Vec<_> = slice.rows().collect();
                 assert!(lines.len() > 40, "{}", dialect.id);
                 for line in lines {
                     let mut words = line.split(' ');
@@ -333,7 +320,7 @@ mod tests {
                 .unwrap()
                 .credential
         };
-        assert_eq!(bedrock(Some(Release(1, 0, 3))), Some("api_key"));
+        assert_eq!(bedrock(Some(Release::first(1, 0, 3))), Some("api_key"));
         assert_eq!(bedrock(None), Some("aws_bedrock_bearer_token"));
     }
 
@@ -347,7 +334,7 @@ mod tests {
         );
         assert!(!unknown.is_everywhere("inference", "remote::llama-cpp-server"));
         assert!(
-            Catalog::of(&LLAMA_STACK_0_5, Some(Release(0, 5, 2)))
+            Catalog::of(&LLAMA_STACK_0_5, Some(Release::first(0, 5, 2)))
                 .find("inference", "remote::llama-cpp-server")
                 .is_none()
         );

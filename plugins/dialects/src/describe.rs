@@ -19,7 +19,7 @@ pub(crate) fn describe(adapter: &Adapter) -> Description {
             id: dialect.id.to_owned(),
             product: dialect.product.to_owned(),
             from: dialect.from.to_string(),
-            before: dialect.before.map(|release| release.to_string()),
+            before: dialect.before().map(|release| release.to_string()),
             role: if place == 0 {
                 Role::Current
             } else {

@@ -1,21 +1,71 @@
-//! The eight dialects.
+//! The dialects, oldest first, and what differs between them.
 //!
-//! Each is built from the one before with what changed. A plugin that names two of them carries
-//! only their slices of the catalogue.
+//! [`dialects!`] is the one list: ids, order and first releases are derived from it. An adapter that
+//! names two dialects carries only their slices of the catalogue.
 
-use crate::catalog::slice::{self, Line, Slice};
+use llsd_adapter_sdk::Release;
+
+use crate::catalog::slice::{self, Line, Merged, Slice};
 use crate::env::Syntax;
 use crate::layout::{Dialect, Kind, State, Store, Telemetry};
-use crate::release::Release;
 
+/// The merged catalogue of the releases that one adapter serves.
+macro_rules! catalog {
+    ($name:ident: $($file:literal),+ $(,)?) => {
+        const $name: (&str, &Merged) = {
+            const MERGED: Merged =
+                Merged::of(&[$(include_str!(concat!("../catalog/", $file, ".txt"))),+]);
+            const BYTES: [u8; MERGED.length()] = MERGED.text();
+            match std::str::from_utf8(&BYTES) {
+                Ok(text) => (text, &MERGED),
+                Err(_) => panic!("lines of text are text"),
+            }
+        };
+    };
+}
+
+/// The catalogue of each release, as part of a merged one.
 macro_rules! slices {
-    ($($from:expr => $file:literal),+ $(,)?) => {
+    ($catalog:ident: $($from:expr => $file:literal),+ $(,)?) => {
         &[$({
             const TEXT: &str = include_str!(concat!("../catalog/", $file, ".txt"));
-            const LINES: [Line; slice::count_lines(TEXT)] = slice::index(TEXT);
-            Slice { from: $from, text: TEXT, lines: &LINES }
+            const LINES: [Line; slice::count_lines(TEXT)] = $catalog.1.index(TEXT);
+            Slice { from: $from, text: $catalog.0, lines: &LINES }
         }),+]
     };
+}
+
+/// Defines each dialect as a static, and [`DIALECTS`] in the same order.
+macro_rules! dialects {
+    ($($(#[$doc:meta])* $name:ident: $id:literal from $from:expr $(, reads $previous:ident)? => $layout:expr;)+) => {
+        /// Every dialect, oldest first.
+        ///
+        /// A dialect ends where the next one starts: the releases of the two products do not overlap.
+        pub(crate) const DIALECTS: &[Entry] = &[$(Entry {
+            id: $id,
+            first: $from,
+            reads_previous: dialects!(@reads $($previous)?),
+        }),+];
+
+        /// Every dialect, oldest first. An adapter that uses it carries the whole catalogue.
+        pub const ALL: &[&Dialect] = &[$(&$name),+];
+
+        $($(#[$doc])*
+        pub static $name: Dialect = Dialect { id: $id, from: $from, ..$layout };)+
+    };
+    (@reads previous) => { true };
+    (@reads) => { false };
+}
+
+/// What is known of a dialect without its catalogue.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// `<product>/<first release>`.
+    pub(crate) id: &'static str,
+    /// First release.
+    pub(crate) first: Release,
+    /// Whether its releases read a file of the previous dialect as that dialect does.
+    pub(crate) reads_previous: bool,
 }
 
 const fn kv(name: &'static str, place: &'static str) -> Store {
@@ -38,44 +88,104 @@ const METADATA: Store = kv("metadata", "registry");
 const INFERENCE: Store = sql("inference", "inference_store");
 const CONVERSATIONS: Store = sql("conversations", "openai_conversations");
 
-/// llama-stack 0.1.3 to 0.2.12: `${env.X:default}`, a text version.
-pub static LLAMA_STACK_0_1_3: Dialect = Dialect {
-    id: "llama-stack/0.1.3",
-    from: Release(0, 1, 3),
-    before: Some(Release(0, 2, 13)),
-    env: Syntax::Plain,
-    text_version: true,
-    command: &[
-        "python3",
-        "-m",
-        "llama_stack.distribution.server.server",
-        "--config",
-    ],
-    slices: slices![Release(0, 1, 3) => "llama-stack-0.1.9", Release(0, 2, 0) => "llama-stack-0.2.12"],
-    ..FLAT
-};
+catalog!(CATALOG_0_2: "llama-stack-0.1.9", "llama-stack-0.2.12", "llama-stack-0.2.14", "llama-stack-0.2.24");
+catalog!(CATALOG_0_4: "llama-stack-0.3.5", "llama-stack-0.4.7");
+catalog!(CATALOG_0_7: "llama-stack-0.5.4", "llama-stack-0.6.1", "llama-stack-0.7.3");
+catalog!(CATALOG_OGX: "ogx-0.8.0", "ogx-1.0.0", "ogx-1.5.0");
 
-/// llama-stack 0.2.13 to 0.2.24: `${env.X:=default}`, a number as version.
-pub static LLAMA_STACK_0_2_13: Dialect = Dialect {
-    id: "llama-stack/0.2.13",
-    from: Release(0, 2, 13),
-    before: Some(Release(0, 3, 0)),
-    slices: slices![Release(0, 2, 13) => "llama-stack-0.2.14", Release(0, 2, 16) => "llama-stack-0.2.24"],
-    ..FLAT
-};
+dialects! {
+    /// llama-stack 0.1.3 to 0.2.12: `${env.X:default}`, `version` is a string.
+    LLAMA_STACK_0_1_3: "llama-stack/0.1.3" from Release::first(0, 1, 3) => Dialect {
+        env: Syntax::Plain,
+        text_version: true,
+        command: &[
+            "python3",
+            "-m",
+            "llama_stack.distribution.server.server",
+            "--config",
+        ],
+        slices: slices![CATALOG_0_2: Release::first(0, 1, 3) => "llama-stack-0.1.9",
+            Release::first(0, 2, 0) => "llama-stack-0.2.12",
+        ],
+        ..BLOCKS
+    };
 
-const FLAT: Dialect = Dialect {
+    /// llama-stack 0.2.13 to 0.3.0rc3: `${env.X:=default}`, `version` is an integer.
+    LLAMA_STACK_0_2_13: "llama-stack/0.2.13" from Release::first(0, 2, 13) => Dialect {
+        slices: slices![CATALOG_0_2: Release::first(0, 2, 13) => "llama-stack-0.2.14",
+            Release::first(0, 2, 16) => "llama-stack-0.2.24",
+        ],
+        ..BLOCKS
+    };
+
+    /// llama-stack 0.3: `storage` and `registered_resources`, which came between two candidates.
+    LLAMA_STACK_0_3: "llama-stack/0.3" from Release::candidate(0, 3, 0, 4) => Dialect {
+        state: State::Backends(&[METADATA, INFERENCE, CONVERSATIONS]),
+        resources: Some("registered_resources"),
+        telemetry: Telemetry::Switch,
+        command: &[],
+        workers_from: Some(Release::first(0, 3, 1)),
+        slices: slices![CATALOG_0_4: Release::first(0, 3, 0) => "llama-stack-0.3.5"],
+        ..BLOCKS
+    };
+
+    /// llama-stack 0.4: `base_url`, a store of prompts, no telemetry.
+    LLAMA_STACK_0_4: "llama-stack/0.4" from Release::first(0, 4, 0) => Dialect {
+        slices: slices![CATALOG_0_4: Release::first(0, 4, 0) => "llama-stack-0.4.7"],
+        ..PROMPTS
+    };
+
+    /// llama-stack 0.5 and 0.6: `distro_name`, connectors. What 0.4 reads, they read alike.
+    LLAMA_STACK_0_5: "llama-stack/0.5" from Release::first(0, 5, 0), reads previous => Dialect {
+        slices: slices![CATALOG_0_7: Release::first(0, 5, 0) => "llama-stack-0.5.4",
+            Release::first(0, 6, 0) => "llama-stack-0.6.1",
+        ],
+        ..CONNECTORS
+    };
+
+    /// llama-stack 0.7: responses instead of agents; tool groups follow from the providers.
+    LLAMA_STACK_0_7: "llama-stack/0.7" from Release::first(0, 7, 0) => Dialect {
+        tool_groups: false,
+        slices: slices![CATALOG_0_7: Release::first(0, 7, 0) => "llama-stack-0.7.3"],
+        ..CONNECTORS
+    };
+
+    /// ogx 0.8: the renamed product.
+    OGX_0_8: "ogx/0.8" from Release::first(0, 8, 0) => Dialect {
+        slices: slices![CATALOG_OGX: Release::first(0, 8, 0) => "ogx-0.8.0"],
+        ..OGX
+    };
+
+    /// ogx 1.x: no safety API, prompts and connectors in tables, TLS unless `insecure` is set.
+    OGX_1_0: "ogx/1.0" from Release::first(1, 0, 0) => Dialect {
+        state: State::Backends(&[
+            METADATA,
+            INFERENCE,
+            CONVERSATIONS,
+            sql("prompts", "prompts"),
+            sql("connectors", "connectors"),
+        ]),
+        insecure_from: Some(Release::first(1, 2, 0)),
+        connection_string_from: Some(Release::first(1, 4, 1)),
+        slices: slices![CATALOG_OGX: Release::first(1, 0, 0) => "ogx-1.0.0",
+            Release::first(1, 1, 0) => "ogx-1.5.0",
+        ],
+        ..OGX
+    };
+}
+
+/// The oldest layout: state in blocks, resources at the top level.
+const BLOCKS: Dialect = Dialect {
     id: "",
     product: "llama-stack",
-    from: Release(0, 0, 0),
-    before: None,
+    from: Release::first(0, 0, 0),
     env: Syntax::Colon,
     text_version: false,
     state: State::Blocks,
     resources: None,
     tool_groups: true,
     telemetry: Telemetry::Provider,
-    home: "~/.llama",
+    homes: &["~/.llama"],
     home_variable: "LLAMA_STACK_CONFIG_DIR",
     config_variable: "LLAMA_STACK_CONFIG",
     port_variable: "LLAMA_STACK_PORT",
@@ -88,48 +198,18 @@ const FLAT: Dialect = Dialect {
     slices: &[],
 };
 
-/// llama-stack 0.3: `storage` and `registered_resources`.
-pub static LLAMA_STACK_0_3: Dialect = Dialect {
-    id: "llama-stack/0.3",
-    from: Release(0, 3, 0),
-    before: Some(Release(0, 4, 0)),
-    state: State::Backends(&[METADATA, INFERENCE, CONVERSATIONS]),
-    resources: Some("registered_resources"),
-    telemetry: Telemetry::Switch,
-    command: &[],
-    workers_from: Some(Release(0, 3, 1)),
-    slices: slices![Release(0, 3, 0) => "llama-stack-0.3.5"],
-    ..FLAT
-};
-
-/// llama-stack 0.4: `base_url`, a store of prompts, no telemetry.
-pub static LLAMA_STACK_0_4: Dialect = Dialect {
-    id: "llama-stack/0.4",
-    from: Release(0, 4, 0),
-    before: Some(Release(0, 5, 0)),
-    slices: slices![Release(0, 4, 0) => "llama-stack-0.4.7"],
-    ..PROMPTS
-};
-
+/// With a store of prompts.
 const PROMPTS: Dialect = Dialect {
     state: State::Backends(&[METADATA, INFERENCE, CONVERSATIONS, kv("prompts", "prompts")]),
     resources: Some("registered_resources"),
     telemetry: Telemetry::Variables,
     command: &[],
-    workers_from: Some(Release(0, 3, 1)),
+    workers_from: Some(Release::first(0, 3, 1)),
     model_types: &["llm", "embedding", "rerank"],
-    ..FLAT
+    ..BLOCKS
 };
 
-/// llama-stack 0.5 and 0.6: `distro_name`, connectors.
-pub static LLAMA_STACK_0_5: Dialect = Dialect {
-    id: "llama-stack/0.5",
-    from: Release(0, 5, 0),
-    before: Some(Release(0, 7, 0)),
-    slices: slices![Release(0, 5, 0) => "llama-stack-0.5.4", Release(0, 6, 0) => "llama-stack-0.6.1"],
-    ..CONNECTORS
-};
-
+/// With a store of connectors as well.
 const CONNECTORS: Dialect = Dialect {
     state: State::Backends(&[
         METADATA,
@@ -141,50 +221,14 @@ const CONNECTORS: Dialect = Dialect {
     ..PROMPTS
 };
 
-/// llama-stack 0.7: responses instead of agents; tool groups follow from the providers.
-pub static LLAMA_STACK_0_7: Dialect = Dialect {
-    id: "llama-stack/0.7",
-    from: Release(0, 7, 0),
-    before: Some(Release(0, 8, 0)),
-    tool_groups: false,
-    slices: slices![Release(0, 7, 0) => "llama-stack-0.7.3"],
-    ..CONNECTORS
-};
-
-/// ogx 0.8: the renamed product.
-pub static OGX_0_8: Dialect = Dialect {
-    id: "ogx/0.8",
-    from: Release(0, 8, 0),
-    before: Some(Release(1, 0, 0)),
-    slices: slices![Release(0, 8, 0) => "ogx-0.8.0"],
-    ..OGX
-};
-
+/// What both dialects of ogx share. Its bases may still name the old home folder.
 const OGX: Dialect = Dialect {
     product: "ogx",
     tool_groups: false,
-    home: "~/.ogx",
+    homes: &["~/.ogx", "~/.llama"],
     home_variable: "OGX_CONFIG_DIR",
     config_variable: "OGX_CONFIG",
     port_variable: "OGX_PORT",
     pastes_password: false,
     ..CONNECTORS
-};
-
-/// ogx 1.x: no safety, prompts and connectors in tables, TLS or nothing.
-pub static OGX_1_0: Dialect = Dialect {
-    id: "ogx/1.0",
-    from: Release(1, 0, 0),
-    before: None,
-    state: State::Backends(&[
-        METADATA,
-        INFERENCE,
-        CONVERSATIONS,
-        sql("prompts", "prompts"),
-        sql("connectors", "connectors"),
-    ]),
-    insecure_from: Some(Release(1, 2, 0)),
-    connection_string_from: Some(Release(1, 4, 1)),
-    slices: slices![Release(1, 0, 0) => "ogx-1.0.0", Release(1, 1, 0) => "ogx-1.5.0"],
-    ..OGX
 };

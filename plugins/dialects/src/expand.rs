@@ -14,8 +14,8 @@ use llsd_adapter_sdk::{Answer, Diagnostics};
 use crate::catalog::Catalog;
 use crate::layout::{Dialect, Telemetry};
 use crate::names;
-use crate::release::Release;
 use draft::Draft;
+use llsd_adapter_sdk::Release;
 
 pub(crate) fn expand(dialect: &'static Dialect, request: ExpansionRequest) -> Answer<Expansion> {
     let ExpansionRequest {

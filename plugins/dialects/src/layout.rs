@@ -1,8 +1,10 @@
 //! How a range of releases lays its file out.
 
+use llsd_adapter_sdk::Release;
+
 use crate::catalog::slice::Slice;
+use crate::dialects::DIALECTS;
 use crate::env::Syntax;
-use crate::release::Release;
 
 /// One dialect of the server's configuration, as data.
 #[derive(Debug)]
@@ -13,8 +15,6 @@ pub struct Dialect {
     pub(crate) product: &'static str,
     /// First release.
     pub(crate) from: Release,
-    /// First release after it.
-    pub(crate) before: Option<Release>,
     /// How variables are written.
     pub(crate) env: Syntax,
     /// Whether `version` is the text `"2"` instead of the number.
@@ -27,9 +27,9 @@ pub struct Dialect {
     pub(crate) tool_groups: bool,
     /// What became of telemetry.
     pub(crate) telemetry: Telemetry,
-    /// Where the server's own defaults put files.
-    pub(crate) home: &'static str,
-    /// Variable that moves that place.
+    /// Folders below which the server and its bases put files; the first is the server's own default.
+    pub(crate) homes: &'static [&'static str],
+    /// Variable that moves the server's own default.
     pub(crate) home_variable: &'static str,
     /// Variable from which the server's app factory takes the file.
     pub(crate) config_variable: &'static str,
@@ -50,6 +50,24 @@ pub struct Dialect {
     pub(crate) model_types: &'static [&'static str],
     /// The catalogue, oldest slice first.
     pub(crate) slices: &'static [Slice],
+}
+
+impl Dialect {
+    /// Its id, for example `llama-stack/0.7`.
+    pub const fn id(&self) -> &'static str {
+        self.id
+    }
+
+    /// First release of the next dialect; none for the newest.
+    pub(crate) fn before(&self) -> Option<Release> {
+        let place = DIALECTS.iter().position(|entry| entry.id == self.id)?;
+        DIALECTS.get(place + 1).map(|next| next.first)
+    }
+
+    /// The server's own default folder.
+    pub(crate) fn home(&self) -> &'static str {
+        self.homes.first().copied().unwrap_or_default()
+    }
 }
 
 /// Where a dialect keeps its state settings.

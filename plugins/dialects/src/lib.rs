@@ -7,6 +7,11 @@
 //!
 //! Nothing here touches WebAssembly: a plugin crate names its dialects and exports them.
 
+#![allow(
+    long_running_const_eval,
+    reason = "catalogues are merged and indexed when an adapter is compiled"
+)]
+
 mod apis;
 mod assemble;
 mod catalog;
@@ -18,7 +23,6 @@ mod env;
 mod expand;
 mod layout;
 mod names;
-mod release;
 
 use llsd_adapter_sdk::documents::{
     Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints,
@@ -27,7 +31,7 @@ use llsd_adapter_sdk::serde_json::Value;
 use llsd_adapter_sdk::{Answer, Detection, Diagnostic};
 
 pub use dialects::{
-    LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4, LLAMA_STACK_0_5,
+    ALL, LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4, LLAMA_STACK_0_5,
     LLAMA_STACK_0_7, OGX_0_8, OGX_1_0,
 };
 pub use layout::Dialect;

@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::env::Id;
 use crate::layout::{Dialect, Telemetry};
 use crate::names;
-use crate::release::Release;
+use llsd_adapter_sdk::Release;
 
 const MEND: &str = "mend the base, or give another with spec.distribution.baseConfig";
 
@@ -70,7 +70,8 @@ impl Stack {
 
     fn read_apis(&mut self, apis: Option<Value>) {
         // An empty list means every API, except from ogx 1.5 on.
-        let means_none = self.dialect.product == "ogx" && self.is_from(Release(1, 5, 0), false);
+        let means_none =
+            self.dialect.product == "ogx" && self.is_from(Release::first(1, 5, 0), false);
         match apis {
             Some(Value::Array(list)) if !list.is_empty() || means_none => self.apis = Some(list),
             None | Some(Value::Null | Value::Array(_)) => {}

@@ -7,7 +7,7 @@ use super::base::Stack;
 use crate::env::Id;
 use crate::layout::State;
 use crate::names;
-use crate::release::Release;
+use llsd_adapter_sdk::Release;
 
 /// Registers the models and answers with the ids that clients use.
 pub(super) fn register(stack: &mut Stack, models: Vec<Model>) -> Vec<ModelId> {
@@ -59,11 +59,12 @@ fn client_id(stack: &Stack, provider: &str, name: &str) -> String {
 
 /// Whether a model's id is `<provider>/<name>`: from 0.2.16 on.
 pub(super) fn prefixes_ids(stack: &Stack) -> bool {
-    let first = Release(0, 2, 16);
+    let first = Release::first(0, 2, 16);
     match stack.dialect.state {
         State::Backends(_) => true,
         State::Blocks => {
-            stack.dialect.before.is_some_and(|before| before > first) && stack.is_from(first, true)
+            stack.dialect.before().is_some_and(|before| before > first)
+                && stack.is_from(first, true)
         }
     }
 }

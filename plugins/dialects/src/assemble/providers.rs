@@ -11,8 +11,8 @@ use super::disabled::Off;
 use super::entry::{Entry, Origin};
 use super::state;
 use crate::catalog::{EndpointKind, Filling, Provider};
-use crate::release::Release;
 use crate::{env, names};
+use llsd_adapter_sdk::Release;
 
 /// Puts the expanded providers over the base.
 pub(super) fn place(stack: &mut Stack, by_api: BTreeMap<String, Vec<PlacedProvider>>, off: &Off) {
@@ -80,8 +80,9 @@ pub(super) fn entry(
     );
     value.insert("config".to_owned(), Value::Object(config));
     if let Some(module) = module {
-        let first = Release(0, 2, 16);
-        if stack.dialect.before.is_some_and(|before| before <= first) || !stack.is_from(first, true)
+        let first = Release::first(0, 2, 16);
+        if stack.dialect.before().is_some_and(|before| before <= first)
+            || !stack.is_from(first, true)
         {
             stack.notes.error(
                 "no-module",

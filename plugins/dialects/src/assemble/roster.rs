@@ -42,9 +42,10 @@ impl Stack {
                 .map(|(api, _)| Value::String(api.clone()))
                 .collect()
         };
-        self.apis
-            .get_or_insert_with(named)
-            .retain(|entry| entry != api);
+        self.apis.get_or_insert_with(named).retain(|entry| {
+            let is_routing = |name: &&str| entry == *name;
+            entry != api && !apis::routing(api).iter().any(is_routing)
+        });
         self.providers.retain(|(name, _)| name != api);
         self.odd_providers.remove(api);
         self.gone.push((api.to_owned(), None, path.to_owned()));

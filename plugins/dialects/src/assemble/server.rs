@@ -110,12 +110,13 @@ fn folders(stack: &Stack, data_dir: &str) -> BTreeMap<String, String> {
             let Form::Or(default) = expression.form else {
                 continue;
             };
-            let Some(tail) = default.strip_prefix(stack.dialect.home) else {
+            let below = |home: &&str| {
+                let tail = default.strip_prefix(*home)?;
+                (tail.is_empty() || tail.starts_with('/')).then_some(tail)
+            };
+            let Some(tail) = stack.dialect.homes.iter().find_map(below) else {
                 continue;
             };
-            if !(tail.is_empty() || tail.starts_with('/')) {
-                continue;
-            }
             let folder = format!("{data_dir}{}", tail.trim_end_matches('/'));
             // The shortest of several is the one that all others lie below.
             let kept = found

@@ -13,7 +13,7 @@ use super::base::Stack;
 use crate::endpoint;
 use crate::env::{self, Syntax};
 use crate::layout::{Kind, State};
-use crate::release::Release;
+use llsd_adapter_sdk::Release;
 
 /// What the resource asks for, in words that all dialects share.
 struct Choice {
@@ -246,8 +246,8 @@ fn read_as(stack: &Stack, key: &str) -> ReadAs {
 /// A port is a number, except in 0.2.9 to 0.2.13, which take a text only.
 fn port_value(stack: &Stack, text: &str) -> Value {
     let is_text = match (stack.dialect.text_version, stack.release) {
-        (true, release) => release.is_none_or(|release| release >= Release(0, 2, 9)),
-        (false, release) => release == Some(Release(0, 2, 13)),
+        (true, release) => release.is_none_or(|release| release >= Release::first(0, 2, 9)),
+        (false, release) => release.is_some_and(|release| release.is_version(0, 2, 13)),
     };
     match text.parse::<u16>() {
         Ok(port) if !is_text => json!(port),

@@ -241,6 +241,28 @@ fn a_disabled_api_leaves_apis_providers_resources_and_defaults() {
     assert_eq!(told.config().get("safety"), None);
 }
 
+/// Defect D3: a server that lists a routing API does not start without the API behind it.
+#[test]
+fn a_disabled_api_takes_its_routing_apis_out_of_apis() {
+    let cases = [
+        ("datasetIo", "datasetio", "datasets"),
+        ("eval", "eval", "benchmarks"),
+        ("scoring", "scoring", "scoring_functions"),
+    ];
+    for schema in [B, C, D, E] {
+        for (name, api, routing) in cases {
+            let mut request = request(schema, json!({"disabled": disabled(&[name])}));
+            let listed = request["base"]["apis"].as_array_mut().unwrap();
+            listed.extend([json!(api), json!(routing), json!("models")]);
+            let told = assemble(request);
+            let apis = told.config()["apis"].as_array().unwrap();
+            assert!(!apis.contains(&json!(api)), "{schema}: {apis:?}");
+            assert!(!apis.contains(&json!(routing)), "{schema}: {apis:?}");
+            assert!(apis.contains(&json!("models")), "{schema}: {apis:?}");
+        }
+    }
+}
+
 #[test]
 fn a_disabled_api_that_something_needs_is_refused_and_the_users_are_named() {
     for (schema, name, users, also) in [

@@ -140,3 +140,21 @@ fn counts_say_what_the_file_holds() {
         &json!({"providers": 10, "models": 2, "tools": 2, "shields": 1})
     );
 }
+
+/// Defect D9: vendors keep the folder of llama-stack in their bases for ogx.
+#[test]
+fn folders_below_the_old_home_of_ogx_move_to_the_volume() {
+    for schema in [G, H] {
+        let mut request = request(schema, json!({}));
+        request["server"]["dataDir"] = json!("/data");
+        request["base"]["x-vendor"] = json!({
+            "old": "${env.OLD_DIR:=~/.llama/distributions/rh}",
+            "new": "${env.NEW_DIR:=~/.ogx/distributions/rh}",
+            "other": "${env.OTHER_DIR:=~/.llamas/x}",
+        });
+        let env = assemble(request).output["startup"]["env"].clone();
+        assert_eq!(env["OLD_DIR"], "/data/distributions/rh", "{schema}");
+        assert_eq!(env["NEW_DIR"], "/data/distributions/rh", "{schema}");
+        assert_eq!(env.get("OTHER_DIR"), None, "{schema}");
+    }
+}

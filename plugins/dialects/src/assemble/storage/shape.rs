@@ -8,7 +8,7 @@ use crate::assemble::base::Stack;
 use crate::catalog::Filling;
 use crate::layout::{Kind, Store};
 use crate::names;
-use crate::release::Release;
+use llsd_adapter_sdk::Release;
 
 /// From 0.3: backends of this kind are replaced under their names, so that every store follows.
 pub(super) fn write_backend(
@@ -111,7 +111,9 @@ pub(super) fn write_blocks(stack: &mut Stack, kind: Kind, choice: &Choice, data_
             let block = new_block(kind, choice, "registry", data_dir);
             replace(&mut stack.top, "metadata_store", choice, block);
         }
-        Kind::Sql if stack.dialect.text_version && !stack.is_from(Release(0, 2, 8), true) => {
+        Kind::Sql
+            if stack.dialect.text_version && !stack.is_from(Release::first(0, 2, 8), true) =>
+        {
             stack.notes.warning(
                 "no-sql-storage",
                 "spec.storage.sql",
