@@ -1,14 +1,26 @@
-//! What the operator knows of the cluster without asking.
+//! The known state of the cluster, available without a request.
 //!
-//! One watch a kind feeds one cache a kind; a pass reads the caches and makes no request. Secrets and
-//! ConfigMaps are watched as metadata only: their content is read when a resource needs it and its
-//! version moved. Every change wakes the resources that it concerns.
+//! One watch per kind fills one [`ObjectCache`] per kind. A reconciliation reads the caches and makes
+//! no request. Secrets and ConfigMaps are watched as metadata only; [`ContentCache`] reads their
+//! content when a resource needs it and its resource version changed. Every change triggers the
+//! reconciliation of the resources that depend on the object.
+//!
+//! This folder imports nothing from the rest of the crate.
 
-pub(crate) mod cache;
-mod first_operator;
-mod follow;
-mod seen;
-mod slim;
+mod backoff;
+mod content_cache;
+mod env_conversion;
+mod object_cache;
+mod object_lookup;
+mod priority;
+mod projection;
+mod references;
+mod scope;
+mod status_cache;
+mod trigger;
+mod trust_bundle;
+mod upstream;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,40 +30,49 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use llsd_render::objects::Kind;
 
-pub(crate) use cache::Cache;
-pub(crate) use first_operator::FirstOperator;
-pub(crate) use follow::{Followers, Wake, Woken};
-pub use seen::Seen;
-pub(crate) use slim::{mounted_config_maps, problem};
+pub(crate) use backoff::Backoff;
+pub(crate) use content_cache::{ConfigMapData, ContentCache, ContentError, Fingerprint};
+pub(crate) use env_conversion::{ConvertedType, converted_type};
+pub(crate) use object_cache::{ObjectCache, version};
+pub use object_lookup::ObjectLookup;
+pub(crate) use priority::PrioritySemaphore;
+pub(crate) use projection::{mounted_config_maps, pod_problem};
+pub(crate) use references::{References, Referent};
+pub use scope::Scope;
+pub(crate) use status_cache::StatusCache;
+pub(crate) use trigger::{ReconcileTrigger, ResourceRef};
+pub(crate) use trust_bundle::{PLATFORM_BUNDLE, bundle_namespace};
+pub(crate) use upstream::{UpstreamRunning, is_apply_of_another_manager, is_created_by_upstream};
+pub(crate) use watches::Watches;
 
-/// The caches.
-pub(crate) struct View {
-    children: BTreeMap<Kind, Cache>,
-    pub(crate) pods: Cache,
-    pub(crate) replica_sets: Cache,
-    leases: Cache,
+/// One object cache for each watched kind.
+pub(crate) struct ClusterCache {
+    children: BTreeMap<Kind, ObjectCache>,
+    pub(crate) pods: ObjectCache,
+    pub(crate) replica_sets: ObjectCache,
+    leases: ObjectCache,
 }
 
-impl View {
-    /// Empty caches for kinds that the API server serves.
+impl ClusterCache {
+    /// Creates an empty cache for each of the kinds, which the API server must serve.
     pub(crate) fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
         Self {
             children: kinds
                 .into_iter()
-                .map(|kind| (kind, Cache::default()))
+                .map(|kind| (kind, ObjectCache::default()))
                 .collect(),
-            pods: Cache::default(),
-            replica_sets: Cache::default(),
-            leases: Cache::default(),
+            pods: ObjectCache::default(),
+            replica_sets: ObjectCache::default(),
+            leases: ObjectCache::default(),
         }
     }
 
-    /// The objects of a kind, if the API server serves it.
-    pub(crate) fn of(&self, kind: Kind) -> Option<&Cache> {
+    /// The cache of a child kind; `None` if the kind is not watched.
+    pub(crate) fn of(&self, kind: Kind) -> Option<&ObjectCache> {
         self.children.get(&kind)
     }
 
-    /// The newest version of one object.
+    /// The newest known version of one child object.
     pub(crate) fn child(
         &self,
         kind: Kind,
@@ -61,32 +82,36 @@ impl View {
         self.of(kind)?.get(namespace, name)
     }
 
-    /// Takes what the API server answered to a write of ours.
+    /// Stores the API server's response to one of our own writes.
     pub(crate) fn record(&self, kind: Kind, written: DynamicObject) {
-        if let Some(cache) = self.of(kind) {
-            cache.record(slim::child(kind, written));
+        if let Some(objects) = self.of(kind) {
+            objects.record(projection::child(kind, written));
         }
     }
 
-    /// The first operator, if it runs beside us.
-    pub(crate) fn first_operator(&self, now: Timestamp) -> Option<FirstOperator> {
+    /// The llama-stack-k8s-operator, if it holds its leader Lease at time `now`.
+    pub(crate) fn running_upstream(&self, now: Timestamp) -> Option<UpstreamRunning> {
         let leases = self.leases.all();
         leases
             .iter()
-            .find_map(|lease| FirstOperator::of(lease, now))
+            .find_map(|lease| UpstreamRunning::from_lease(lease, now))
     }
 
-    /// Waits until every cache has its first list.
+    /// Waits until every cache has received its first list.
     pub(crate) async fn complete(&self) {
-        join_all(self.caches().map(Cache::complete)).await;
+        join_all(self.caches().map(ObjectCache::complete)).await;
     }
 
-    /// Whether every cache has its first list.
+    /// Whether every cache has received its first list.
     pub(crate) fn is_complete(&self) -> bool {
-        self.caches().all(Cache::is_complete)
+        self.caches().all(ObjectCache::is_complete)
     }
 
-    fn caches(&self) -> impl Iterator<Item = &Cache> {
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.children.keys().copied()
+    }
+
+    fn caches(&self) -> impl Iterator<Item = &ObjectCache> {
         self.children
             .values()
             .chain([&self.pods, &self.replica_sets, &self.leases])

@@ -1,10 +1,12 @@
-//! Base configurations from the labels of images, and single files.
+//! Reads images from registries: base configurations from labels, and single files.
 //!
-//! In: an image, and who pulls it. Out: what its labels say, or the file. Images are read once by digest, however
-//! many resources name them, and a tag is asked for again on the registry client's schedule. A
-//! registry that is down is an error here and changes nothing that runs.
+//! In: an image reference, and who pulls it. Out: the content of its labels, or a file. An image is
+//! read once per digest, however many resources use it; a tag is resolved again when the registry
+//! client's cache expires. If a registry is unavailable, the read fails and nothing that runs
+//! changes.
 
 mod keyrings;
+mod registries;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +19,13 @@ use llsd_registry::{
     Reference, Registry, chain,
 };
 
-use crate::configuration::Registries;
 use keyrings::Keyrings;
 pub(crate) use keyrings::Puller;
+pub use registries::Registries;
 
-/// Until a registry that did not answer is asked again.
+/// Delay before a transient failure is retried.
 const RETRY: Duration = Duration::from_secs(10);
-/// Until an answer that somebody has to mend is asked for again: nobody tells us of a push.
+/// Delay before any other failure is retried. A registry does not notify about a push.
 const RECHECK: Duration = Duration::from_secs(60);
 
 /// Reads images for all resources.
@@ -32,26 +34,26 @@ pub struct Images {
     keyrings: Keyrings,
 }
 
-/// Why an image was not read.
+/// Why an image could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The resource does not name an image.
+    /// The image reference is invalid.
     #[error(transparent)]
     Reference(#[from] ParseReferenceError),
-    /// The image says nothing usable, or its registry nothing at all.
+    /// The registry failed, or the labels of the image are unusable.
     #[error("{}", chain(.0))]
     Image(#[from] BaseError),
-    /// A file of it was not found.
+    /// A file of the image could not be read.
     #[error("{}", chain(.0))]
     File(#[from] FileError),
-    /// Credentials could not be looked for.
-    #[error("the API server did not give the {kind} {name:?}: {error}")]
+    /// The pull credentials could not be read.
+    #[error("failed to get {kind} {name:?}: {error}")]
     Api {
-        /// What was asked for.
+        /// Kind of the object.
         kind: &'static str,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// What the API server said.
+        /// The error of the API server.
         error: Box<kube::Error>,
     },
 }
@@ -67,8 +69,8 @@ impl Error {
         }
     }
 
-    /// Whether it goes away only when somebody changes the resource, the image or a credential.
-    pub(crate) fn needs_help(&self) -> bool {
+    /// Whether the user must change the resource, the image or a credential.
+    pub(crate) fn needs_user_action(&self) -> bool {
         match self {
             Self::Reference(_) => true,
             Self::Image(error) => !error.is_transient(),
@@ -77,8 +79,9 @@ impl Error {
         }
     }
 
-    /// Whether another credential might help. Some registries hide what one may not see.
-    fn is_about_access(&self) -> bool {
+    /// Whether another credential might help. Some registries report "not found" for images that
+    /// the user may not pull.
+    fn is_access_problem(&self) -> bool {
         let (Self::Image(error) | Self::File(FileError::Image(error))) = self else {
             return false;
         };
@@ -92,14 +95,18 @@ impl Error {
         }
     }
 
-    /// When to try again.
+    /// Delay before the next attempt.
     pub(crate) fn retry_after(&self) -> Duration {
-        if self.needs_help() { RECHECK } else { RETRY }
+        if self.needs_user_action() {
+            RECHECK
+        } else {
+            RETRY
+        }
     }
 }
 
 impl Images {
-    /// `mounted` is tried after the credentials of the namespace.
+    /// `mounted` holds the operator's own credentials, which are tried after those of the namespace.
     pub fn new(client: Client, registries: Arc<Registries>, mounted: Keyring) -> Self {
         Self {
             registries,
@@ -107,8 +114,8 @@ impl Images {
         }
     }
 
-    /// The base configuration that the labels of an image hold or lead to, for a resource of a
-    /// namespace, and what they say about it.
+    /// The base configuration that the labels of an image contain or point to, with the hints about
+    /// it, read for a resource of a namespace.
     pub async fn base(
         &self,
         image: &str,
@@ -120,12 +127,12 @@ impl Images {
         Ok((read.yaml.clone(), hints(&read)))
     }
 
-    /// The pull secrets that were looked for when images were last read for a puller.
+    /// The pull secrets that were tried when images were last read for a puller.
     pub(crate) fn pull_secrets(&self, puller: &Puller) -> Vec<String> {
         self.keyrings.secrets(puller)
     }
 
-    /// What the labels of an image say.
+    /// The base configuration and hints from the labels of an image.
     pub(crate) async fn base_config(
         &self,
         image: &str,
@@ -157,31 +164,32 @@ impl Images {
     async fn read<T, F>(
         &self,
         puller: &Puller,
-        ask: impl Fn(Registry, Keyring) -> F,
+        request: impl Fn(Registry, Keyring) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let keyring = self.keyrings.of(puller).await?;
         let registry = self.registries.current();
-        let refused = match ask(registry.clone(), keyring.clone()).await {
-            Err(error) if error.is_about_access() => error,
-            answer => return answer,
+        let denied = match request(registry.clone(), keyring.clone()).await {
+            Err(error) if error.is_access_problem() => error,
+            result => return result,
         };
-        // A credential may have been added or renewed since it was read.
+        // A credential may have been added or renewed since the keyring was read.
         let fresh = self.keyrings.read_again(puller).await?;
         if fresh == keyring {
-            return Err(refused);
+            return Err(denied);
         }
-        ask(registry, fresh).await
+        request(registry, fresh).await
     }
 }
 
-/// What the labels of an image say about its configuration.
+/// The hints about the base configuration from the labels of an image.
 pub(crate) fn hints(read: &BaseConfig) -> Hints {
     Hints {
         labels: read.hints.clone(),
         schema: read.schema.clone(),
         server_version: read.server_version.clone(),
+        ..Hints::default()
     }
 }

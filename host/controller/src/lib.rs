@@ -1,43 +1,48 @@
-//! The shell around the pure core: watches resources, and brings the cluster to what they say.
+//! The operator: watches resources and reconciles the cluster with them.
 //!
-//! Five steps with fixed names, in `reconcile`: `gather`, `expand`, render (in `llsd_render`),
-//! `apply`, `report`. The law: a problem may stop a resource from changing; it may never change what
-//! is running. So every step before `apply` only reads, and `report` runs whatever happened.
+//! `llsd_render` computes what should exist, without I/O; this crate does everything else. The
+//! folders, from top to bottom; each imports only folders below it:
 //!
-//! A pass over a resource that has not changed makes no request: what it looks at is in the `view`,
-//! which watches keep up to date, and what it reads is read again only when its version moved. Only a
-//! secret value that is taken apart is read each time, because it is not kept.
+//! | folder           | content                                                                 |
+//! |------------------|-------------------------------------------------------------------------|
+//! | `operator`       | wires all parts together and runs them                                  |
+//! | `preview`        | what a reconciliation would change, for the command line                |
+//! | `plugins`        | the `SchemaPlugin` controller                                           |
+//! | `reconcile`      | the reconciliation of a resource and its steps                          |
+//! | `servers`        | polls running servers                                                   |
+//! | `settings`       | the operator's own ConfigMap                                            |
+//! | `active_plugins` | the plugins in use                                                      |
+//! | `images`         | reads images from registries                                            |
+//! | `process`        | leader election, probes, metrics, events, installation, migration       |
+//! | `cache`          | the known state of the cluster: watches, projections, references        |
+//!
+//! The steps of a reconciliation are check → gather → generate → resolve secrets → build objects →
+//! apply → report. A problem may stop a resource from changing, but it never changes what is running:
+//! all steps before apply only read, and report runs whatever happened.
+//!
+//! The reconciliation of an unchanged resource makes no request, because watches keep the `cache` up
+//! to date and content is read again only when its resource version changed. The exception are secret
+//! values that are split into parts: they are read every time, because they are never stored.
 
-mod apply;
-mod configuration;
-mod context;
-mod expand;
-mod gather;
-mod health;
+mod active_plugins;
+mod cache;
 mod images;
-mod install;
-mod lead;
-mod metrics;
-mod migrate;
 mod operator;
-mod patience;
 mod plugins;
-mod polling;
 mod preview;
+mod process;
 mod reconcile;
-mod references;
-mod report;
-mod serve;
-mod turns;
-mod view;
+mod servers;
+mod settings;
 
-pub use configuration::{Distributions, Registries};
-pub use images::{Error as ImageError, Images};
-pub use install::{InstallError, install_admission, install_definitions};
-pub use metrics::Metrics;
-pub use migrate::{Migration, MigrationError, migrate_storage};
-pub use operator::{Endpoints, Error, Scope, Settings, run};
+pub use cache::{ObjectLookup, Scope};
+pub use images::{Error as ImageError, Images, Registries};
+pub use operator::{Endpoints, Error, Options, run};
 pub use plugins::load_pulled;
-pub use polling::Polling;
-pub use preview::{ConfigChange, ObjectChange, Outlook, OutlookSettings, Preview, PreviewError};
-pub use view::Seen;
+pub use preview::{ConfigChange, ObjectChange, Preview, PreviewError, PreviewOptions, Previewer};
+pub use process::{
+    InstallError, Metrics, Migration, MigrationError, install_admission, install_definitions,
+    migrate_storage,
+};
+pub use servers::Polling;
+pub use settings::Distributions;

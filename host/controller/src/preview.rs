@@ -1,100 +1,96 @@
-//! What a pass over a resource would do, for people to look at: nothing is written.
+//! Computes what a reconciliation would change, without writing anything.
 //!
-//! In: what the operator works with, and a resource. Out: its configuration and every object, as they are
-//! and as they would be. The steps are those of a pass but for two: objects are read from the API server,
-//! which also says what it would make of each, and no Secret is read or shown. The pods' mark of their
-//! secret values is taken to stay.
+//! In: the state of the operator, and a resource. Out: its configuration and its objects, before and
+//! after. The steps are those of a reconciliation, with two differences: objects are read from the
+//! API server, which computes each change with a dry run; and Secrets are neither read nor shown, so
+//! that the digest of secret values is assumed to stay.
 
-mod outlook;
+mod live;
+mod previewer;
 
 use std::sync::Arc;
 
-use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use llsd_api::checked::ServerSource;
-use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::{Distribution, check};
 use llsd_render::objects::{
-    Child, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner, Retired,
-    SECRETS_DIGEST, Write, objects,
+    ConfigPlan, DerivedValues, Desired, Kind, ObjectInputs, SECRETS_DIGEST, build_objects,
 };
 use llsd_render::yaml;
 use serde_json::Value;
 
-use crate::apply;
-use crate::expand::expand;
-use crate::gather::{Contents, Gathered, Source, gather};
+use crate::cache::{ClusterCache, ContentCache};
+use crate::reconcile::gather::{Gathered, Source, gather};
+use crate::reconcile::generate::generate;
 use crate::reconcile::{Error, owner};
-use crate::view::View;
+use live::LiveObjects;
+pub use previewer::{PreviewOptions, Previewer};
 
-pub use outlook::{Outlook, OutlookSettings};
-
-/// What a pass would do.
+/// What a reconciliation would change.
 #[derive(Debug)]
 pub struct Preview {
-    /// The server's configuration; absent where none is generated.
+    /// The configuration; `None` if none is generated.
     pub config: Option<ConfigChange>,
-    /// Every object of the resource, in the order in which they are written.
+    /// Every object except Secrets, in the order of writes.
     pub objects: Vec<ObjectChange>,
 }
 
-/// A generated configuration beside what it was made from.
+/// A base configuration, and the configuration that is generated from it.
 #[derive(Debug)]
 pub struct ConfigChange {
-    /// The distribution's own, as YAML.
+    /// The base configuration, as YAML.
     pub base: String,
-    /// The generated one, as YAML.
+    /// The generated configuration, as YAML.
     pub result: String,
 }
 
-/// One object, without what the API server keeps for itself.
+/// One object, without fields that the API server maintains.
 #[derive(Debug)]
 pub struct ObjectChange {
     /// Its kind.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// As it is; absent when it would be created.
+    /// The live object; `None` if it would be created.
     pub before: Option<Value>,
-    /// As it would be; absent when it would be deleted.
+    /// The object after the reconciliation; `None` if it would be deleted.
     pub after: Option<Value>,
 }
 
-/// Why a pass would come to nothing.
+/// Why a reconciliation would fail.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct PreviewError(#[from] Error);
 
-impl Outlook {
-    /// What the operator would do for a resource.
+impl Previewer {
+    /// Computes what a reconciliation of a resource would change.
     pub async fn preview(&self, cr: &Distribution) -> Result<Preview, PreviewError> {
-        Ok(look_ahead(self, cr).await?)
+        Ok(preview(self, cr).await?)
     }
 }
 
-async fn look_ahead(outlook: &Outlook, cr: &Distribution) -> Result<Preview, Error> {
-    let Outlook {
+async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Error> {
+    let Previewer {
         client,
         plugins,
-        configuration,
+        settings,
         cluster,
         images,
         ..
-    } = outlook;
+    } = previewer;
     let checked = check(cr)?;
     let owner = owner(cr);
-    // An empty view: everything is read anew.
-    let view = Arc::new(View::new([]));
-    let contents = Contents::new(client.clone(), view, owner.namespace.clone());
-    let gathered = gather(&contents, configuration, images, &checked, &owner).await?;
-    let plan = expand(plugins, &checked, &gathered).await?;
-    let live = Live {
+    // With an empty cache, everything is read from the API server.
+    let cache = Arc::new(ClusterCache::new([]));
+    let contents = ContentCache::new(client.clone(), cache, owner.namespace.clone());
+    let gathered = gather(&contents, settings, images, &checked, &owner).await?;
+    let plan = generate(plugins, &checked, &gathered).await?;
+    let live = LiveObjects {
         client,
         owner: &owner,
-        takes_any_release: matches!(checked.server, ServerSource::Named(_)),
+        allows_any_release: matches!(checked.server, ServerSource::Named(_)),
     };
-    let pods = live.find(Kind::Deployment, &owner.name).await?;
-    let mark = pods.as_ref().and_then(|live| {
+    let deployment = live.get(Kind::Deployment, &owner.name).await?;
+    let secrets_digest = deployment.as_ref().and_then(|live| {
         let annotations = &live.data["spec"]["template"]["metadata"]["annotations"];
         annotations[SECRETS_DIGEST].as_str()
     });
@@ -103,15 +99,15 @@ async fn look_ahead(outlook: &Outlook, cr: &Distribution) -> Result<Preview, Err
         deployment,
         after,
         retired,
-    } = objects(&ObjectInputs {
+    } = build_objects(&ObjectInputs {
         checked: &checked,
         image: &gathered.image,
         plan: &plan,
-        secrets_digest: mark,
+        secrets_digest,
         owner: &owner,
         image_user: gathered.image_user(),
         cluster,
-        trust: gathered.trust.as_ref(),
+        ca_bundle: gathered.ca_bundle.as_ref(),
         derived: &DerivedValues::default(),
         network_policy: gathered.network_policy,
     })?;
@@ -121,7 +117,7 @@ async fn look_ahead(outlook: &Outlook, cr: &Distribution) -> Result<Preview, Err
         objects.push(live.change(child).await?);
     }
     for one in retired {
-        objects.extend(live.removal(one).await?);
+        objects.extend(live.deletion(one).await?);
     }
     Ok(Preview {
         config: config_change(gathered, plan),
@@ -136,119 +132,5 @@ fn config_change(gathered: Gathered, plan: ConfigPlan) -> Option<ConfigChange> {
             result: generated.yaml,
         }),
         _ => None,
-    }
-}
-
-/// The cluster as it is, for one resource.
-struct Live<'a> {
-    client: &'a Client,
-    owner: &'a Owner,
-    takes_any_release: bool,
-}
-
-impl Live<'_> {
-    async fn find(&self, kind: Kind, name: &str) -> Result<Option<DynamicObject>, Error> {
-        let found = self.api(kind).get_opt(name).await;
-        found.map_err(|error| failure("give", kind, name, error))
-    }
-
-    /// What the API server would make of an object.
-    async fn change(&self, mut desired: Child) -> Result<ObjectChange, Error> {
-        let live = self.find(desired.kind, &desired.name).await?;
-        let after = match &live {
-            Some(live) if desired.write == Write::Once => shown(live),
-            // An object of somebody else is left alone.
-            Some(live)
-                if apply::fit(live, &mut desired, self.owner, self.takes_any_release).is_err() =>
-            {
-                shown(live)
-            }
-            Some(_) => {
-                let parameters = PatchParams::apply(FIELD_MANAGER).force().dry_run();
-                let patch = Patch::Apply(&desired.object);
-                let api = self.api(desired.kind);
-                let answer = api.patch(&desired.name, &parameters, &patch).await;
-                shown(&answer.map_err(|error| failure("take", desired.kind, &desired.name, error))?)
-            }
-            None => without_bookkeeping(desired.object),
-        };
-        Ok(ObjectChange {
-            kind: format!("{:?}", desired.kind),
-            name: desired.name,
-            before: live.as_ref().map(shown),
-            after: Some(after),
-        })
-    }
-
-    /// An object that would be deleted, if it is there and belongs to the resource.
-    async fn removal(
-        &self,
-        Retired { kind, name }: Retired,
-    ) -> Result<Option<ObjectChange>, Error> {
-        let live = self.find(kind, &name).await?;
-        let ours = live.filter(|live| apply::is_ours(live, self.owner));
-        Ok(ours.map(|live| ObjectChange {
-            kind: format!("{kind:?}"),
-            name,
-            before: Some(shown(&live)),
-            after: None,
-        }))
-    }
-
-    fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.owner.namespace, &kind.resource())
-    }
-}
-
-fn failure(verb: &'static str, kind: Kind, name: &str, error: kube::Error) -> Error {
-    Error::Apply(apply::Error::Api {
-        verb,
-        kind,
-        name: name.to_owned(),
-        error: Box::new(error),
-    })
-}
-
-fn shown(object: &DynamicObject) -> Value {
-    without_bookkeeping(serde_json::to_value(object).unwrap_or_default())
-}
-
-/// Without what changes with every write, or says nothing to people.
-fn without_bookkeeping(mut object: Value) -> Value {
-    if let Some(object) = object.as_object_mut() {
-        object.shift_remove("status");
-    }
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        for key in [
-            "creationTimestamp",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-            "uid",
-        ] {
-            metadata.shift_remove(key);
-        }
-        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-            labels.shift_remove(DESIRED_DIGEST);
-        }
-    }
-    object
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn bookkeeping_is_not_a_change() {
-        let stored = json!({
-            "kind": "Service",
-            "metadata": { "name": "a", "uid": "1", "resourceVersion": "7", "labels": { DESIRED_DIGEST: "x", "app": "a" } },
-            "spec": {},
-            "status": {},
-        });
-        let shown = json!({ "kind": "Service", "metadata": { "name": "a", "labels": { "app": "a" } }, "spec": {} });
-        assert_eq!(without_bookkeeping(stored), shown);
     }
 }

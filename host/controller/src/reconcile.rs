@@ -1,4 +1,19 @@
-//! One pass over one resource.
+//! One reconciliation of one resource.
+//!
+//! The steps, in order: check → gather → generate → resolve secrets → build objects → apply →
+//! report. Check is `llsd_api::check` and build objects is `llsd_render::objects`; each of the others
+//! is a module of this folder. All steps before apply only read, and report runs whatever happened:
+//! a problem may stop a resource from changing, but it never changes what is running.
+//!
+//! Imports `active_plugins`, `servers`, `settings`, `process`, `images` and `cache`.
+
+pub(crate) mod apply;
+mod context;
+mod error;
+pub(crate) mod gather;
+pub(crate) mod generate;
+pub(crate) mod report;
+mod resolve_secrets;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,99 +22,82 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
-use llsd_adapter_sdk::Severity;
-use llsd_api::checked::ServerSource;
-use llsd_api::{Distribution, Rejections, check};
-use llsd_render::Refusal;
-use llsd_render::objects::{Kind, ObjectInputs, Owner, objects};
+use llsd_api::checked::{Checked, ServerSource};
+use llsd_api::{Distribution, check};
+use llsd_render::objects::{Kind, ObjectInputs, Owner, build_objects};
+use tracing::Instrument;
 
-use crate::apply::{self, Target, apply};
-use crate::context::Context;
-use crate::expand::{self, expand};
-use crate::gather::secrets::{self, resolve_secrets};
-use crate::gather::{self, gather};
+use crate::cache::UpstreamRunning;
 use crate::images::{self, Puller};
-use crate::report::{self, Applied, report};
-use crate::view::FirstOperator;
+use apply::{Target, apply};
+pub(crate) use context::Context;
+pub(crate) use error::Error;
+use gather::{Gathered, gather};
+use generate::generate;
+use report::{Applied, report};
+use resolve_secrets::resolve_secrets;
 
-/// The net below the watches.
+/// Requeue delay after a success: a safety net in case a watch misses a change.
 const RESYNC: Duration = Duration::from_secs(3600);
-/// For an object of somebody else that stands in the way: no watch tells when it goes.
+/// Requeue delay while an object of someone else prevents a write. That object may not be watched.
 const RECHECK: Duration = Duration::from_secs(60);
-
-/// For what was put off.
+/// Requeue delay of a reconciliation that made way for new resources.
 const SOON: Duration = Duration::from_millis(100);
-
-/// For the first operator's Lease, which may be given back before it ends. Looking costs no request.
+/// The longest requeue delay while llama-stack-k8s-operator runs. It may release its Lease before the
+/// Lease expires, and checking costs no request.
 const LEASE_RECHECK: Duration = Duration::from_secs(5);
 
-/// Why one reconciliation stopped: a variant per step.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("the resource could not be read: {0}")]
-    Unreadable(String),
-    #[error(transparent)]
-    FirstOperator(#[from] FirstOperator),
-    #[error("the spec was refused")]
-    Refused(#[from] Rejections),
-    #[error("could not read what the resource refers to")]
-    Gather(#[from] gather::Error),
-    #[error("the configuration could not be generated")]
-    Expand(#[from] expand::Error),
-    #[error("could not find every secret")]
-    Secrets(#[from] secrets::Error),
-    #[error("could not write the objects of the resource")]
-    Apply(#[from] apply::Error),
-    #[error("could not write the status of the resource")]
-    Report(#[from] report::Error),
-}
-
-/// Brings the cluster to what one resource asks for, and says on its status how that went.
+/// Reconciles one resource and reports the result in its status.
 pub(crate) async fn reconcile(
     guarded: Arc<DeserializeGuard<Distribution>>,
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let (namespace, name) = (guarded.namespace().unwrap_or_default(), guarded.name_any());
     let is_new = ctx
-        .view
+        .cache
         .child(Kind::Deployment, &namespace, &name)
         .is_none();
-    let _turn = if is_new {
-        ctx.turns.urgent().await
+    let _permit = if is_new {
+        ctx.priority.acquire_high().await
     } else {
-        ctx.turns.ordinary().await
+        ctx.priority.acquire_normal().await
     };
-    let begun = Instant::now();
-    let _pass = ctx.health.begin(begun);
-    let outcome = pass(&guarded, &ctx).await;
-    let word = outcome.as_ref().map_or_else(Error::word, |_| "done");
-    if let Err(error) = &outcome {
-        let codes = error.codes();
-        codes
-            .iter()
-            .for_each(|code| ctx.metrics.count_rejection(code));
+    let started = Instant::now();
+    let _guard = ctx.health.start(started);
+    let result = run_steps(&guarded, &ctx).await;
+    let outcome = result.as_ref().map_or_else(Error::outcome, |_| "done");
+    ctx.metrics.count_reconcile(outcome, started.elapsed());
+    match &result {
+        Ok(_) => ctx.backoff.reset(&namespace, &name),
+        Err(error) => {
+            for code in error.rejection_codes() {
+                ctx.metrics.count_rejection(code);
+            }
+        }
     }
-    ctx.metrics.count_pass(word, begun.elapsed());
-    if outcome.is_ok() {
-        ctx.patience.regain(&namespace, &name);
-    }
-    outcome
+    result
 }
 
-async fn pass(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Result<Action, Error> {
+/// All steps, from check to report.
+async fn run_steps(
+    guarded: &DeserializeGuard<Distribution>,
+    ctx: &Context,
+) -> Result<Action, Error> {
     let cr = guarded
         .0
         .as_ref()
         .map_err(|invalid| Error::Unreadable(invalid.error.clone()))?;
     if cr.metadata.deletion_timestamp.is_some() {
-        // Everything is owned by the resource and goes with it.
+        // The resource owns all of its objects, so the garbage collector deletes them.
         return Ok(Action::await_change());
     }
     let owner = owner(cr);
     let Some(outcome) = converge(cr, &owner, ctx).await.transpose() else {
         return Ok(Action::requeue(SOON));
     };
-    report(ctx, cr, &owner, &outcome).await?;
+    report(ctx, cr, &owner, &outcome)
+        .instrument(tracing::debug_span!("report"))
+        .await?;
     outcome.map(|applied| {
         Action::requeue(if applied.is_complete() {
             RESYNC
@@ -109,60 +107,82 @@ async fn pass(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Result
     })
 }
 
-/// `None`: the server is started, and the rest waits until others are started, too.
+/// The steps from check to apply. `None`: the Deployment is written, and the rest waits until other
+/// new resources have their Deployments.
 async fn converge(
     cr: &Distribution,
     owner: &Owner,
     ctx: &Context,
 ) -> Result<Option<Applied>, Error> {
     let checked = check(cr)?;
-    if let Some(running) = ctx.view.first_operator(Timestamp::now()) {
+    if let Some(running) = ctx.cache.running_upstream(Timestamp::now()) {
         return Err(running.into());
     }
-    ctx.references.record(owner, &checked);
-    let configuration = ctx.configurations.current().await;
-    let gathered = gather(&ctx.contents, &configuration, &ctx.images, &checked, owner).await;
-    let puller = Puller::of(&checked, &owner.namespace);
+    let gathered = gather_recorded(ctx, &checked, owner)
+        .instrument(tracing::debug_span!("gather"))
+        .await?;
+    let plan = generate(&ctx.plugins, &checked, &gathered)
+        .instrument(tracing::debug_span!("generate"))
+        .await?;
+    let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner)
+        .instrument(tracing::debug_span!("resolve_secrets"))
+        .await?;
+    let desired = tracing::debug_span!("build_objects").in_scope(|| {
+        build_objects(&ObjectInputs {
+            checked: &checked,
+            image: &gathered.image,
+            image_user: gathered.image_user(),
+            plan: &plan,
+            secrets_digest: secrets.digest.as_deref(),
+            owner,
+            cluster: &ctx.cluster,
+            ca_bundle: gathered.ca_bundle.as_ref(),
+            derived: &secrets.derived,
+            network_policy: gathered.network_policy,
+        })
+    })?;
+    let target = Target {
+        client: &ctx.client,
+        cache: &ctx.cache,
+        priority: &ctx.priority,
+        owner,
+        allows_any_release: matches!(checked.server, ServerSource::Named(_)),
+    };
+    let written = apply(target, desired)
+        .instrument(tracing::debug_span!("apply"))
+        .await?;
+    Ok(written.map(|written| Applied::new(checked, gathered, plan, written)))
+}
+
+/// The gather step. Also records what the resource refers to, which plugin its image proposes, and
+/// how reading its image ended.
+async fn gather_recorded(
+    ctx: &Context,
+    checked: &Checked,
+    owner: &Owner,
+) -> Result<Gathered, Error> {
+    ctx.references.record(owner, checked);
+    let settings = ctx.settings.get().await;
+    let gathered = gather(&ctx.contents, &settings, &ctx.images, checked, owner).await;
+    let puller = Puller::of(checked, &owner.namespace);
     ctx.references
         .record_pull_secrets(owner, ctx.images.pull_secrets(&puller));
-    let read = match &gathered {
+    let image_read = match &gathered {
         Ok(gathered) => gathered.labels.as_ref().map(|_| "Read"),
         Err(error) => error.image().map(images::Error::reason),
     };
-    if let Some(outcome) = read {
+    if let Some(outcome) = image_read {
         ctx.metrics.count_image_read(outcome);
     }
     let gathered = gathered?;
     if let Some(plugin) = gathered.proposed_plugin() {
-        ctx.plugins.proposals.note(&gathered.image, plugin);
+        ctx.plugins.proposals.record(&gathered.image, plugin);
     }
-    let plan = expand(&ctx.plugins, &checked, &gathered).await?;
-    let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner).await?;
-    let desired = objects(&ObjectInputs {
-        checked: &checked,
-        image: &gathered.image,
-        image_user: gathered.image_user(),
-        plan: &plan,
-        secrets_digest: secrets.digest.as_deref(),
-        owner,
-        cluster: &ctx.cluster,
-        trust: gathered.trust.as_ref(),
-        derived: &secrets.derived,
-        network_policy: gathered.network_policy,
-    })?;
-    let target = Target {
-        client: &ctx.client,
-        view: &ctx.view,
-        turns: &ctx.turns,
-        owner,
-        takes_any_release: matches!(checked.server, ServerSource::Named(_)),
-    };
-    let written = apply(target, desired).await?;
-    Ok(written.map(|written| Applied::new(checked, gathered, plan, written)))
+    Ok(gathered)
 }
 
-/// A spec that was refused waits for its author, a missing object for its maker; both are watched.
-/// Anything else is tried again, later each time.
+/// When to retry. A rejected spec waits for its author and a missing object for its creator; both are
+/// watched. Everything else is retried with backoff.
 pub(crate) fn error_policy(
     guarded: Arc<DeserializeGuard<Distribution>>,
     error: &Error,
@@ -173,71 +193,26 @@ pub(crate) fn error_policy(
         _ => None,
     };
     Action::requeue(match (error, image) {
-        (Error::FirstOperator(running), _) => patience(running, Timestamp::now()),
-        // Nobody tells us of what changes in a registry.
+        (Error::UpstreamRunning(running), _) => lease_delay(running, Timestamp::now()),
+        // Registries are not watched.
         (_, Some(image)) => image.retry_after(),
-        (error, None) if error.waits_for_somebody() => RESYNC,
+        (error, None) if error.waits_for_change() => RESYNC,
         _ => {
             let namespace = guarded.namespace().unwrap_or_default();
-            ctx.patience.lose(&namespace, &guarded.name_any())
+            ctx.backoff.next_delay(&namespace, &guarded.name_any())
         }
     })
 }
 
-/// Until the Lease of the first operator ends, if it does not go on.
-fn patience(running: &FirstOperator, now: Timestamp) -> Duration {
+/// Time until the Lease of llama-stack-k8s-operator expires, at most [`LEASE_RECHECK`].
+fn lease_delay(running: &UpstreamRunning, now: Timestamp) -> Duration {
     let left = running.until.duration_since(now);
     Duration::try_from(left)
         .unwrap_or_default()
         .clamp(Duration::from_secs(1), LEASE_RECHECK)
 }
 
-impl Error {
-    /// Whether trying again is in vain until somebody changes something that is watched.
-    pub(crate) fn waits_for_somebody(&self) -> bool {
-        match self {
-            Self::Unreadable(_) | Self::FirstOperator(_) | Self::Refused(_) => true,
-            Self::Gather(error) => error.waits_for_somebody(),
-            Self::Expand(error) => error.waits_for_somebody(),
-            Self::Secrets(secrets::Error::Troubled(_)) => true,
-            Self::Secrets(secrets::Error::Api { .. }) | Self::Apply(_) | Self::Report(_) => false,
-        }
-    }
-
-    /// How a metric calls it.
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "unreadable",
-            Self::FirstOperator(_) => "other_operator",
-            Self::Refused(_) => "refused",
-            Self::Gather(_) => "gather",
-            Self::Expand(_) => "expand",
-            Self::Secrets(_) => "secrets",
-            Self::Apply(_) => "apply",
-            Self::Report(_) => "report",
-        }
-    }
-
-    /// What was refused of the resource, by code: the plugin's, or that it broke a rule of the API.
-    fn codes(&self) -> Vec<&str> {
-        match self {
-            Self::Refused(rejections) => rejections.iter().map(|_| "bad-spec").collect(),
-            Self::Expand(expand::Error::Refused(Refusal::Rejected(found))) => found
-                .iter()
-                .filter(|one| one.severity == Severity::Error)
-                .map(|one| one.code.as_str())
-                .collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Whether it cannot go on without help. What the API server refuses is tried again all the
-    /// same: not everything that helps is watched.
-    pub(crate) fn needs_help(&self) -> bool {
-        self.waits_for_somebody() || matches!(self, Self::Apply(error) if error.is_refusal())
-    }
-}
-
+/// The owner of a resource's objects.
 pub(crate) fn owner(cr: &Distribution) -> Owner {
     let metadata = &cr.metadata;
     Owner {

@@ -1,201 +1,204 @@
-//! Asks running servers what they are, beside the passes.
+//! Polls running servers for their version and providers, independently of the reconciliations.
 //!
-//! A pass says which server there is to ask and takes what was last heard; it never waits for an
-//! answer. A few servers are asked at a time. Only an answer that is other than the last one wakes its
-//! resource, so that at rest the API server is asked for nothing.
+//! A reconciliation registers the server to poll and reads the last result; it never waits for a
+//! server. Only a result that differs from the last one triggers a reconciliation, so that an idle
+//! operator makes no requests to the API server.
+//!
+//! Imports only `cache`.
 
-mod ask;
+mod query;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use llsd_render::objects::Owner;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::gather::Contents;
-use crate::view::Wake;
-pub(crate) use ask::{Answer, Silence};
-use ask::{Place, ask};
+use crate::cache::{ContentCache, ReconcileTrigger};
+pub(crate) use query::{QueryError, ServerInfo};
+use query::{ServerEndpoint, query};
 
-/// Servers that are asked at the same time.
-const AT_ONCE: usize = 8;
-/// The keys of a TLS Secret by which its server is known.
+/// Servers that are queried concurrently.
+const MAX_CONCURRENT: usize = 8;
+/// The keys of a TLS Secret with certificates to trust.
 const CERTIFICATES: [&str; 2] = ["ca.crt", "tls.crt"];
 
-/// How servers are asked.
+/// How servers are polled.
 #[derive(Debug, Clone)]
 pub struct Polling {
-    /// How often each of them is.
-    pub every: Duration,
-    /// Where all of them are, instead of at their Services' addresses; for whoever is outside the
-    /// cluster's network.
-    pub at: Option<SocketAddr>,
+    /// Time between two poller of one server.
+    pub interval: Duration,
+    /// Connects to this address instead of the addresses of the Services, for an operator outside
+    /// the cluster's network.
+    pub connect_to: Option<SocketAddr>,
 }
 
-/// A server to ask.
+/// A server to poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct PollTarget {
     pub(crate) url: String,
-    /// Secret with its certificate.
+    /// The Secret with its certificate.
     pub(crate) tls_secret: Option<String>,
-    /// Another one is another server at the same address, and is asked at once.
+    /// Generation of the Deployment. A new one means new pods, which are polled at once.
     pub(crate) generation: Option<i64>,
 }
 
-/// What was last heard of a server.
-pub(crate) type Heard = Result<Answer, Silence>;
+/// The result of a poll.
+pub(crate) type QueryResult = Result<ServerInfo, QueryError>;
 
 /// Namespace and name of a resource.
 type Resource = (String, String);
 
-/// The servers to ask, and what they said.
-pub(crate) struct Polls {
+/// The servers to poll, and their last results.
+pub(crate) struct ServerPoller {
     polling: Option<Polling>,
     servers: Mutex<HashMap<Resource, Server>>,
-    news: Notify,
+    changed: Notify,
 }
 
 struct Server {
-    target: Target,
-    /// When it is asked next; absent: it is being asked.
+    target: PollTarget,
+    /// When the server is polled next; `None` while a query is running.
     due: Option<Instant>,
-    /// What it is known by, once read: another certificate comes with another generation.
-    trust: Option<Vec<u8>>,
-    heard: Option<Heard>,
+    /// The certificates to trust, once read. A new certificate comes with a new generation.
+    trusted: Option<Vec<u8>>,
+    last: Option<QueryResult>,
 }
 
-impl Polls {
-    /// Nobody to ask yet. Without `polling` nobody is ever asked.
+impl ServerPoller {
+    /// Starts without servers. Without `polling` no server is ever polled.
     pub(crate) fn new(polling: Option<Polling>) -> Self {
         Self {
             polling,
             servers: Mutex::default(),
-            news: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
-    /// Takes which server of a resource there is to ask, if any, and gives what was last heard of it.
-    pub(crate) fn follow(&self, owner: &Owner, target: Option<Target>) -> Option<Heard> {
+    /// Sets the server to poll for a resource, if any, and returns the last result.
+    pub(crate) fn set_target(
+        &self,
+        owner: &Owner,
+        target: Option<PollTarget>,
+    ) -> Option<QueryResult> {
         self.polling.as_ref()?;
         let resource = (owner.namespace.clone(), owner.name.clone());
         let Some(target) = target else {
-            self.lock().remove(&resource);
+            self.servers.lock().remove(&resource);
             return None;
         };
-        let mut servers = self.lock();
+        let mut servers = self.servers.lock();
         if let Some(known) = servers.get(&resource)
             && known.target == target
         {
-            return known.heard.clone();
+            return known.last.clone();
         }
-        let heard = servers.remove(&resource).and_then(|known| known.heard);
+        let last = servers.remove(&resource).and_then(|known| known.last);
         let server = Server {
             target,
             due: Some(Instant::now()),
-            trust: None,
-            heard: heard.clone(),
+            trusted: None,
+            last: last.clone(),
         };
         servers.insert(resource, server);
         drop(servers);
-        self.news.notify_one();
-        heard
+        self.changed.notify_one();
+        last
     }
 
-    /// Forgets a resource that is gone.
+    /// Stops polling the server of a deleted resource.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        self.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        self.servers
+            .lock()
+            .remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// Asks for ever.
-    pub(crate) async fn run(&self, contents: &Contents, wake: &Wake) {
+    /// Polls forever.
+    pub(crate) async fn run(&self, contents: &ContentCache, trigger: &ReconcileTrigger) {
         let Some(polling) = &self.polling else {
             return std::future::pending().await;
         };
-        let mut asking = JoinSet::new();
+        let mut queries = JoinSet::new();
         loop {
-            while asking.len() < AT_ONCE
-                && let Some((resource, target, trust)) = self.next_due(Instant::now())
+            while queries.len() < MAX_CONCURRENT
+                && let Some((resource, target, trusted)) = self.next_due(Instant::now())
             {
-                let trust = match (trust, &target.tls_secret) {
+                let trusted = match (trusted, &target.tls_secret) {
                     (None, Some(secret)) => certificates(contents, &resource.0, secret).await,
-                    (trust, _) => trust,
+                    (trusted, _) => trusted,
                 };
-                let place = Place {
+                let endpoint = ServerEndpoint {
                     url: target.url.clone(),
-                    trust: trust.clone(),
-                    at: polling.at,
+                    trusted: trusted.clone(),
+                    connect_to: polling.connect_to,
                 };
-                asking.spawn(async move { (resource, target, trust, ask(&place).await) });
+                queries.spawn(async move { (resource, target, trusted, query(&endpoint).await) });
             }
             let pause = self.until_next(Instant::now());
-            let is_full = asking.len() >= AT_ONCE;
+            let is_full = queries.len() >= MAX_CONCURRENT;
             tokio::select! {
-                Some(done) = asking.join_next() => {
-                    if let Ok((resource, target, trust, heard)) = done
-                        && self.take(&resource, &target, trust, heard, polling.every)
+                Some(done) = queries.join_next() => {
+                    if let Ok((resource, target, trusted, result)) = done
+                        && self.record(&resource, &target, trusted, result, polling.interval)
                     {
-                        wake.resource(&resource.0, &resource.1);
+                        trigger.request(&resource.0, &resource.1);
                     }
                 }
-                () = self.news.notified() => {}
-                () = tokio::time::sleep(pause.unwrap_or(polling.every)), if !is_full => {}
+                () = self.changed.notified() => {}
+                () = tokio::time::sleep(pause.unwrap_or(polling.interval)), if !is_full => {}
             }
         }
     }
 
-    /// A server whose time has come, which from now on is being asked.
-    fn next_due(&self, now: Instant) -> Option<(Resource, Target, Option<Vec<u8>>)> {
-        let mut servers = self.lock();
+    /// A server that is due, which counts as being queried from now on.
+    fn next_due(&self, now: Instant) -> Option<(Resource, PollTarget, Option<Vec<u8>>)> {
+        let mut servers = self.servers.lock();
         let is_due = |server: &Server| server.due.is_some_and(|due| due <= now);
         let (resource, server) = servers.iter_mut().find(|(_, server)| is_due(server))?;
         server.due = None;
         Some((
             resource.clone(),
             server.target.clone(),
-            server.trust.clone(),
+            server.trusted.clone(),
         ))
     }
 
     fn until_next(&self, now: Instant) -> Option<Duration> {
-        let servers = self.lock();
+        let servers = self.servers.lock();
         let next = servers.values().filter_map(|server| server.due).min();
         next.map(|due| due.saturating_duration_since(now))
     }
 
-    /// Takes what a server said, and tells whether that is news.
-    fn take(
+    /// Records a result and returns whether it differs from the last one.
+    fn record(
         &self,
         resource: &Resource,
-        target: &Target,
-        trust: Option<Vec<u8>>,
-        heard: Heard,
-        every: Duration,
+        target: &PollTarget,
+        trusted: Option<Vec<u8>>,
+        result: QueryResult,
+        interval: Duration,
     ) -> bool {
-        let mut servers = self.lock();
+        let mut servers = self.servers.lock();
         let known = servers.get_mut(resource);
-        // Meanwhile it may be gone, or another one.
+        // The server may have been removed or replaced meanwhile.
         let Some(server) = known.filter(|server| server.target == *target) else {
             return false;
         };
-        server.due = Some(Instant::now() + every);
-        server.trust = trust;
-        let is_news = server.heard.as_ref() != Some(&heard);
-        server.heard = Some(heard);
-        is_news
-    }
-
-    /// No reader or writer leaves the map half done, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Resource, Server>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        server.due = Some(Instant::now() + interval);
+        server.trusted = trusted;
+        let is_changed = server.last.as_ref() != Some(&result);
+        server.last = Some(result);
+        is_changed
     }
 }
 
-/// What a TLS Secret shows to everybody. Without it the server is not believed, and says so.
-async fn certificates(contents: &Contents, namespace: &str, secret: &str) -> Option<Vec<u8>> {
-    let values = contents.values(namespace, secret).await.ok()?;
+/// The public certificates of a TLS Secret. If they cannot be read, the query fails to verify the
+/// server and reports that.
+async fn certificates(contents: &ContentCache, namespace: &str, secret: &str) -> Option<Vec<u8>> {
+    let values = contents.secret_values(namespace, secret).await.ok()?;
     let found = CERTIFICATES.iter().filter_map(|key| values.get(*key));
     let mut all = Vec::new();
     for certificate in found {
@@ -209,7 +212,7 @@ async fn certificates(contents: &Contents, namespace: &str, secret: &str) -> Opt
 mod tests {
     use super::*;
 
-    const EVERY: Duration = Duration::from_secs(60);
+    const INTERVAL: Duration = Duration::from_secs(60);
 
     fn owner() -> Owner {
         Owner {
@@ -219,49 +222,54 @@ mod tests {
         }
     }
 
-    fn target(generation: i64) -> Target {
-        Target {
+    fn target(generation: i64) -> PollTarget {
+        PollTarget {
             url: "http://demo:1".to_owned(),
             tls_secret: None,
             generation: Some(generation),
         }
     }
 
-    fn polls() -> Polls {
-        Polls::new(Some(Polling {
-            every: EVERY,
-            at: None,
+    fn poller() -> ServerPoller {
+        ServerPoller::new(Some(Polling {
+            interval: INTERVAL,
+            connect_to: None,
         }))
     }
 
-    fn silence() -> Heard {
-        Err(Silence::Trust)
+    fn failure() -> QueryResult {
+        Err(QueryError::Certificates)
     }
 
     #[test]
-    fn an_answer_is_news_once_and_the_next_question_comes_in_its_time() {
-        let polls = polls();
-        assert_eq!(polls.follow(&owner(), Some(target(1))), None);
+    fn a_result_is_a_change_once_and_the_next_query_is_due_after_the_interval() {
+        let poller = poller();
+        assert_eq!(poller.set_target(&owner(), Some(target(1))), None);
         let now = Instant::now();
-        let (resource, asked, _) = polls.next_due(now).expect("one to ask");
-        assert!(polls.next_due(now).is_none(), "it is being asked");
-        assert!(polls.take(&resource, &asked, None, silence(), EVERY));
-        assert_eq!(polls.follow(&owner(), Some(target(1))), Some(silence()));
-        assert!(polls.next_due(now).is_none());
-        let later = now + EVERY + Duration::from_secs(1);
-        let (resource, asked, _) = polls.next_due(later).expect("one to ask");
-        assert!(!polls.take(&resource, &asked, None, silence(), EVERY));
+        let (resource, queried, _) = poller.next_due(now).expect("a server that is due");
+        assert!(poller.next_due(now).is_none(), "the query is running");
+        assert!(poller.record(&resource, &queried, None, failure(), INTERVAL));
+        assert_eq!(
+            poller.set_target(&owner(), Some(target(1))),
+            Some(failure())
+        );
+        assert!(poller.next_due(now).is_none());
+        let later = now + INTERVAL + Duration::from_secs(1);
+        let (resource, queried, _) = poller.next_due(later).expect("a server that is due");
+        assert!(!poller.record(&resource, &queried, None, failure(), INTERVAL));
     }
 
     #[test]
-    fn another_server_is_asked_at_once_and_what_the_last_one_says_late_does_not_count() {
-        let polls = polls();
-        polls.follow(&owner(), Some(target(1)));
-        let (resource, first, _) = polls.next_due(Instant::now()).expect("one to ask");
-        polls.follow(&owner(), Some(target(2)));
-        assert!(!polls.take(&resource, &first, None, silence(), EVERY));
-        assert!(polls.next_due(Instant::now()).is_some());
-        assert_eq!(polls.follow(&owner(), None), None);
-        assert!(polls.next_due(Instant::now()).is_none());
+    fn a_new_generation_is_polled_at_once_and_a_late_result_of_the_old_one_is_ignored() {
+        let poller = poller();
+        poller.set_target(&owner(), Some(target(1)));
+        let (resource, first, _) = poller
+            .next_due(Instant::now())
+            .expect("a server that is due");
+        poller.set_target(&owner(), Some(target(2)));
+        assert!(!poller.record(&resource, &first, None, failure(), INTERVAL));
+        assert!(poller.next_due(Instant::now()).is_some());
+        assert_eq!(poller.set_target(&owner(), None), None);
+        assert!(poller.next_due(Instant::now()).is_none());
     }
 }

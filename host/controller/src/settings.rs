@@ -1,14 +1,16 @@
-//! What the operator's own ConfigMap says: `llama-stack-operator-config` in the operator's namespace,
-//! as the first operator called it.
+//! The operator's own settings: the ConfigMap `llama-stack-operator-config` in the operator's
+//! namespace. llama-stack-k8s-operator uses the same name.
 //!
-//! It is read again whenever it changes, or a base that it names. A part that cannot be used leaves the
-//! last good reading of that part in force; where there has been none, what depends on it waits. So a
-//! mistake there changes nothing that runs.
+//! The settings are loaded again whenever the ConfigMap changes, or a ConfigMap with a base
+//! configuration that it names. If a part is invalid, its last valid value stays in effect; if there
+//! was none, the resources that depend on the part wait. So an error in the settings never changes
+//! what runs.
+//!
+//! Imports only `images`, `process` and `cache`.
 
-mod follow;
-mod read;
-mod registries;
-mod source;
+mod load;
+mod parse;
+mod watch;
 
 use std::collections::BTreeMap;
 
@@ -16,26 +18,24 @@ use kube::Client;
 use llsd_registry::Mirror;
 use llsd_render::distributions::{self, KnownDistribution};
 
-use read::{Read, Reading};
+use parse::{Parsed, ParsedSettings};
+pub(crate) use watch::{CurrentSettings, SettingsWatcher};
 
-pub(crate) use follow::{Configurations, Follower};
-pub use registries::Registries;
-
-/// The distributions that resources can name, as far as they are known.
+/// The distributions that resources can use by name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Distributions {
     /// By name.
     pub known: BTreeMap<String, KnownDistribution>,
-    /// Whether there may be others: in a ConfigMap that was not read yet, or cannot be.
-    pub may_be_more: bool,
+    /// Whether there may be more, because the settings are invalid or not loaded yet.
+    pub may_be_incomplete: bool,
 }
 
 impl Distributions {
-    /// Those that are built in, for as long as nothing else was read.
-    pub fn before_first_reading() -> Self {
+    /// The built-in distributions, until the settings are loaded.
+    pub fn before_first_load() -> Self {
         Self {
             known: distributions::builtin(),
-            may_be_more: true,
+            may_be_incomplete: true,
         }
     }
 }
@@ -43,135 +43,140 @@ impl Distributions {
 /// Name of the ConfigMap.
 pub(crate) const NAME: &str = "llama-stack-operator-config";
 
-/// What is in force.
+/// The settings in effect.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Configuration {
-    network_policy: Part<bool>,
-    distributions: Part<BTreeMap<String, Part<KnownDistribution>>>,
-    mirrors: Part<Vec<Mirror>>,
+pub(crate) struct Settings {
+    network_policy: LastGood<bool>,
+    distributions: LastGood<BTreeMap<String, LastGood<KnownDistribution>>>,
+    mirrors: LastGood<Vec<Mirror>>,
 }
 
-/// The last good value of a part, and what is wrong with a newer one.
+/// The last valid value of a part, and the problem of a newer one.
 #[derive(Debug, Clone, PartialEq)]
-struct Part<T> {
-    good: Option<T>,
+struct LastGood<T> {
+    value: Option<T>,
     problem: Option<String>,
 }
 
-/// A value in force.
+/// A value in effect.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct InForce<'a, T> {
+pub(crate) struct Effective<'a, T> {
     pub(crate) value: &'a T,
-    /// Why a newer one is not in force.
+    /// Why a newer value is not in effect.
     pub(crate) problem: Option<&'a str>,
 }
 
-/// The ConfigMap cannot be read where a value should be, and never could.
+/// A part of the ConfigMap is invalid and never had a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unreadable(String);
+pub(crate) struct InvalidSettings(String);
 
-/// Why a distribution is not known.
+/// Why a distribution cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Missing {
-    Unreadable(Unreadable),
-    /// There are only these.
-    Unknown(Vec<String>),
+pub(crate) enum DistributionError {
+    Invalid(InvalidSettings),
+    /// Not found; these are the known names.
+    NotFound(Vec<String>),
 }
 
-impl From<Unreadable> for Missing {
-    fn from(unreadable: Unreadable) -> Self {
-        Self::Unreadable(unreadable)
+impl From<InvalidSettings> for DistributionError {
+    fn from(invalid: InvalidSettings) -> Self {
+        Self::Invalid(invalid)
     }
 }
 
-impl Configuration {
-    /// What is in force where there is no ConfigMap.
+impl Settings {
+    /// The settings without a ConfigMap.
     pub(crate) fn without_config_map() -> Self {
-        let nothing = BTreeMap::new();
-        Self::after(None, read::read(&nothing).complete(&BTreeMap::new()))
+        let empty = BTreeMap::new();
+        Self::after(None, parse::parse(&empty).with_bases(&BTreeMap::new()))
     }
 
-    /// What an operator that starts now would put into force. `home` is the operator's own namespace.
-    pub(crate) async fn at_start(client: &Client, home: &str) -> Result<Self, kube::Error> {
-        let (reading, _) = source::read(client, home).await?;
-        Ok(Self::after(None, reading))
+    /// Loads the settings as an operator that starts now.
+    pub(crate) async fn load(
+        client: &Client,
+        operator_namespace: &str,
+    ) -> Result<Self, kube::Error> {
+        let (parsed, _) = load::load(client, operator_namespace).await?;
+        Ok(Self::after(None, parsed))
     }
 
-    /// What is in force after a reading.
-    fn after(old: Option<&Self>, reading: Reading) -> Self {
-        let Reading {
+    /// The settings in effect after the ConfigMap was parsed again.
+    fn after(old: Option<&Self>, parsed: ParsedSettings) -> Self {
+        let ParsedSettings {
             network_policy,
             distributions,
             mirrors,
-        } = reading;
-        let known = old.and_then(|old| old.distributions.good.as_ref());
+        } = parsed;
+        let known = old.and_then(|old| old.distributions.value.as_ref());
         let distributions = distributions.map(|all| {
-            let keep = |(name, read): (String, Read<KnownDistribution>)| {
+            let update = |(name, parsed): (String, Parsed<KnownDistribution>)| {
                 let last = known.and_then(|known| known.get(&name));
-                (name, Part::after(last, read))
+                (name, LastGood::after(last, parsed))
             };
-            all.into_iter().map(keep).collect()
+            all.into_iter().map(update).collect()
         });
         Self {
-            network_policy: Part::after(old.map(|old| &old.network_policy), network_policy),
-            distributions: Part::after(old.map(|old| &old.distributions), distributions),
-            mirrors: Part::after(old.map(|old| &old.mirrors), mirrors),
+            network_policy: LastGood::after(old.map(|old| &old.network_policy), network_policy),
+            distributions: LastGood::after(old.map(|old| &old.distributions), distributions),
+            mirrors: LastGood::after(old.map(|old| &old.mirrors), mirrors),
         }
     }
 
-    /// What is known of a distribution.
+    /// Looks a distribution up by name.
     pub(crate) fn distribution(
         &self,
         name: &str,
-    ) -> Result<InForce<'_, KnownDistribution>, Missing> {
-        let all = self.distributions.in_force()?;
+    ) -> Result<Effective<'_, KnownDistribution>, DistributionError> {
+        let all = self.distributions.effective()?;
         match (all.value.get(name), all.problem) {
             (Some(known), problem) => {
-                let known = known.in_force()?;
+                let known = known.effective()?;
                 let problem = known.problem.or(problem);
-                Ok(InForce { problem, ..known })
+                Ok(Effective { problem, ..known })
             }
-            // It may stand in the text that cannot be read.
-            (None, Some(problem)) => Err(Unreadable(problem.to_owned()).into()),
-            (None, None) => Err(Missing::Unknown(all.value.keys().cloned().collect())),
+            // The invalid part may define it.
+            (None, Some(problem)) => Err(InvalidSettings(problem.to_owned()).into()),
+            (None, None) => Err(DistributionError::NotFound(
+                all.value.keys().cloned().collect(),
+            )),
         }
     }
 
-    /// Whether resources of the first version have network policies.
-    pub(crate) fn network_policy(&self) -> Result<InForce<'_, bool>, Unreadable> {
-        self.network_policy.in_force()
+    /// Whether resources that were created as v1alpha1 have network policies.
+    pub(crate) fn network_policy(&self) -> Result<Effective<'_, bool>, InvalidSettings> {
+        self.network_policy.effective()
     }
 
-    /// Every distribution that is known.
+    /// Every valid distribution.
     fn distributions(&self) -> Distributions {
-        let Part { good, problem } = &self.distributions;
-        let Some(all) = good else {
-            return Distributions::before_first_reading();
+        let LastGood { value, problem } = &self.distributions;
+        let Some(all) = value else {
+            return Distributions::before_first_load();
         };
         let usable = all
             .iter()
-            .filter_map(|(name, known)| Some((name.clone(), known.good.clone()?)));
+            .filter_map(|(name, known)| Some((name.clone(), known.value.clone()?)));
         let known: BTreeMap<_, _> = usable.collect();
         Distributions {
-            may_be_more: problem.is_some() || known.len() < all.len(),
+            may_be_incomplete: problem.is_some() || known.len() < all.len(),
             known,
         }
     }
 
-    /// Where images are read from instead.
-    pub(crate) fn mirrors(&self) -> Result<InForce<'_, Vec<Mirror>>, Unreadable> {
-        self.mirrors.in_force()
+    /// The registry mirrors.
+    pub(crate) fn mirrors(&self) -> Result<Effective<'_, Vec<Mirror>>, InvalidSettings> {
+        self.mirrors.effective()
     }
 
-    /// Everything that is wrong with the ConfigMap.
+    /// Every problem of the ConfigMap.
     fn problems(&self) -> Vec<&str> {
         let Self {
             network_policy,
             distributions,
             mirrors,
         } = self;
-        let entries = distributions.good.iter().flat_map(BTreeMap::values);
+        let entries = distributions.value.iter().flat_map(BTreeMap::values);
         let mut all: Vec<&str> = [
             &network_policy.problem,
             &distributions.problem,
@@ -188,25 +193,25 @@ impl Configuration {
     }
 }
 
-impl<T: Clone> Part<T> {
-    fn after(old: Option<&Self>, read: Read<T>) -> Self {
-        match read {
+impl<T: Clone> LastGood<T> {
+    fn after(old: Option<&Self>, parsed: Parsed<T>) -> Self {
+        match parsed {
             Ok(value) => Self {
-                good: Some(value),
+                value: Some(value),
                 problem: None,
             },
             Err(problem) => Self {
-                good: old.and_then(|old| old.good.clone()),
+                value: old.and_then(|old| old.value.clone()),
                 problem: Some(problem),
             },
         }
     }
 
-    fn in_force(&self) -> Result<InForce<'_, T>, Unreadable> {
+    fn effective(&self) -> Result<Effective<'_, T>, InvalidSettings> {
         let problem = self.problem.as_deref();
-        match &self.good {
-            Some(value) => Ok(InForce { value, problem }),
-            None => Err(Unreadable(problem.unwrap_or_default().to_owned())),
+        match &self.value {
+            Some(value) => Ok(Effective { value, problem }),
+            None => Err(InvalidSettings(problem.unwrap_or_default().to_owned())),
         }
     }
 }
@@ -223,76 +228,81 @@ mod tests {
         }
     }
 
-    fn reading(distributions: Read<Vec<(&str, Read<&str>)>>) -> Reading {
-        let entry = |(name, read): (&str, Read<&str>)| (name.to_owned(), read.map(known));
-        Reading {
+    fn parsed(distributions: Parsed<Vec<(&str, Parsed<&str>)>>) -> ParsedSettings {
+        let entry = |(name, parsed): (&str, Parsed<&str>)| (name.to_owned(), parsed.map(known));
+        ParsedSettings {
             network_policy: Ok(true),
             distributions: distributions.map(|all| all.into_iter().map(entry).collect()),
             mirrors: Ok(Vec::new()),
         }
     }
 
-    fn image(configuration: &Configuration, name: &str) -> Result<(String, bool), Missing> {
-        let found = configuration.distribution(name)?;
+    fn image(settings: &Settings, name: &str) -> Result<(String, bool), DistributionError> {
+        let found = settings.distribution(name)?;
         Ok((found.value.image.clone(), found.problem.is_some()))
     }
 
     #[test]
-    fn a_bad_entry_leaves_its_last_good_reading_and_says_so() {
-        let first =
-            Configuration::after(None, reading(Ok(vec![("a", Ok("a:1")), ("b", Ok("b:1"))])));
+    fn an_invalid_entry_keeps_its_last_valid_value_and_reports_the_problem() {
+        let first = Settings::after(None, parsed(Ok(vec![("a", Ok("a:1")), ("b", Ok("b:1"))])));
         let bad = Err("bad".to_owned());
-        let second = reading(Ok(vec![("a", bad), ("b", Ok("b:2"))]));
-        let second = Configuration::after(Some(&first), second);
+        let second = parsed(Ok(vec![("a", bad), ("b", Ok("b:2"))]));
+        let second = Settings::after(Some(&first), second);
         assert_eq!(image(&second, "a"), Ok(("a:1".to_owned(), true)));
         assert_eq!(image(&second, "b"), Ok(("b:2".to_owned(), false)));
         assert_eq!(second.problems(), ["bad"]);
     }
 
     #[test]
-    fn a_text_that_cannot_be_read_leaves_all_names_and_mended_leaves_no_trace() {
-        let good = || reading(Ok(vec![("a", Ok("a:1"))]));
-        let first = Configuration::after(None, good());
-        let second = Configuration::after(Some(&first), reading(Err("torn".to_owned())));
+    fn an_unparsable_part_keeps_all_names_until_it_is_fixed() {
+        let valid = || parsed(Ok(vec![("a", Ok("a:1"))]));
+        let first = Settings::after(None, valid());
+        let second = Settings::after(Some(&first), parsed(Err("unparsable".to_owned())));
         assert_eq!(image(&second, "a"), Ok(("a:1".to_owned(), true)));
         assert_eq!(
             image(&second, "new"),
-            Err(Unreadable("torn".to_owned()).into())
+            Err(InvalidSettings("unparsable".to_owned()).into())
         );
-        let third = Configuration::after(Some(&second), good());
+        let third = Settings::after(Some(&second), valid());
         assert_eq!(third, first);
         let names = vec!["a".to_owned()];
-        assert_eq!(image(&third, "new"), Err(Missing::Unknown(names)));
+        assert_eq!(
+            image(&third, "new"),
+            Err(DistributionError::NotFound(names))
+        );
     }
 
     #[test]
-    fn there_may_be_more_distributions_than_those_of_a_text_that_cannot_be_read() {
-        let of = |configuration: &Configuration| {
-            let Distributions { known, may_be_more } = configuration.distributions();
-            (known.into_keys().collect::<Vec<_>>(), may_be_more)
+    fn distributions_may_be_incomplete_while_a_part_is_invalid() {
+        let of = |settings: &Settings| {
+            let Distributions {
+                known,
+                may_be_incomplete,
+            } = settings.distributions();
+            (known.into_keys().collect::<Vec<_>>(), may_be_incomplete)
         };
-        let torn = || reading(Err("torn".to_owned()));
-        let first = Configuration::after(None, torn());
-        assert_eq!(first.distributions(), Distributions::before_first_reading());
-        let good = Configuration::after(None, reading(Ok(vec![("a", Ok("a:1"))])));
-        assert_eq!(of(&good), (vec!["a".to_owned()], false));
-        let torn = Configuration::after(Some(&good), torn());
-        assert_eq!(of(&torn), (vec!["a".to_owned()], true));
-        let half = reading(Ok(vec![("a", Ok("a:1")), ("b", Err("bad".to_owned()))]));
+        let unparsable = || parsed(Err("unparsable".to_owned()));
+        let first = Settings::after(None, unparsable());
+        assert_eq!(first.distributions(), Distributions::before_first_load());
+        let valid = Settings::after(None, parsed(Ok(vec![("a", Ok("a:1"))])));
+        assert_eq!(of(&valid), (vec!["a".to_owned()], false));
+        let unparsable = Settings::after(Some(&valid), unparsable());
+        assert_eq!(of(&unparsable), (vec!["a".to_owned()], true));
+        let partial = parsed(Ok(vec![("a", Ok("a:1")), ("b", Err("bad".to_owned()))]));
         assert_eq!(
-            of(&Configuration::after(None, half)),
+            of(&Settings::after(None, partial)),
             (vec!["a".to_owned()], true)
         );
     }
 
     #[test]
-    fn what_was_never_good_is_unknown_rather_than_a_default() {
-        let torn = Reading {
+    fn a_part_that_was_never_valid_has_no_default() {
+        let unparsable = ParsedSettings {
             network_policy: Err("flags".to_owned()),
             mirrors: Err("mirrors".to_owned()),
-            ..reading(Err("torn".to_owned()))
+            ..parsed(Err("unparsable".to_owned()))
         };
-        let first = Configuration::after(None, torn);
+        let first = Settings::after(None, unparsable);
         assert!(first.network_policy().is_err());
         assert!(first.mirrors().is_err());
         assert!(image(&first, "starter").is_err());

@@ -1,24 +1,23 @@
-//! How often plugins failed. One from a registry that fails too often in a row is not used again; one that
-//! the operator was given has nothing that could take its place.
+//! Counts the consecutive faults of plugins and quarantines a component after too many.
 //!
-//! A fault is the plugin's, never the user's: a trap, an answer outside the contract, a limit that it
-//! ran into. Being slow on a busy machine does not count.
+//! A fault is an error of the plugin, not of the user: a trap, output that violates the contract, or
+//! an exceeded limit. A timeout on a busy machine does not count. Quarantine affects only plugins
+//! from registries; nothing could replace a built-in one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::Stream;
 use llsd_render::adapter::{Fault, FaultKind};
-use llsd_render::{Generated, Refusal};
+use llsd_render::{GenerateError, Generated};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::changes;
-use crate::expand::Error;
 
-/// Faults in a row until a component is put aside.
-const MOST: u32 = 5;
+/// Consecutive faults until a component is quarantined.
+const MAX_FAULTS: u32 = 5;
 
-/// Counts by component digest.
+/// Fault counts by component digest.
 #[derive(Default)]
 pub(crate) struct Faults {
     counts: Mutex<Counts>,
@@ -27,62 +26,63 @@ pub(crate) struct Faults {
 
 #[derive(Default)]
 struct Counts {
-    in_a_row: BTreeMap<String, u32>,
+    consecutive: BTreeMap<String, u32>,
     quarantined: BTreeSet<String>,
 }
 
 impl Faults {
-    /// Takes note of how a generation ended.
-    pub(crate) fn note(&self, outcome: &Result<Generated, Error>) {
-        match outcome {
+    /// Records the result of a generation.
+    pub(crate) fn record(&self, result: Result<&Generated, &GenerateError>) {
+        match result {
             Ok(generated) => {
-                self.lock().in_a_row.remove(&generated.receipt.component);
+                self.counts
+                    .lock()
+                    .consecutive
+                    .remove(&generated.receipt.component);
             }
-            Err(Error::Refused(Refusal::Fault(fault))) => self.failed(fault),
+            Err(GenerateError::Fault(fault)) => self.count(fault),
             Err(_) => {}
         }
     }
 
-    /// Whether a component is put aside.
+    /// Whether a component is quarantined.
     pub(crate) fn is_quarantined(&self, digest: &str) -> bool {
-        self.lock().quarantined.contains(digest)
+        self.counts.lock().quarantined.contains(digest)
     }
 
-    /// Puts components aside that an operator before this one did.
-    pub(crate) fn remember(&self, digests: &[String]) {
-        self.lock().quarantined.extend(digests.iter().cloned());
+    /// Quarantines components, as the status of a `SchemaPlugin` records.
+    pub(crate) fn quarantine(&self, digests: &[String]) {
+        self.counts
+            .lock()
+            .quarantined
+            .extend(digests.iter().cloned());
     }
 
-    /// Gives components another chance.
-    pub(crate) fn forgive(&self, digests: &[String]) {
-        let mut counts = self.lock();
+    /// Releases components from quarantine and resets their counts.
+    pub(crate) fn release(&self, digests: &[String]) {
+        let mut counts = self.counts.lock();
         for digest in digests {
             counts.quarantined.remove(digest);
-            counts.in_a_row.remove(digest);
+            counts.consecutive.remove(digest);
         }
     }
 
-    /// Fires each time a component is put aside.
+    /// Yields each time a component is quarantined.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
         changes(self.changed.subscribe())
     }
 
-    fn failed(&self, fault: &Fault) {
+    fn count(&self, fault: &Fault) {
         if matches!(fault.kind, FaultKind::OutOfTime { .. }) {
             return;
         }
-        let mut counts = self.lock();
-        let count = counts.in_a_row.entry(fault.digest.clone()).or_default();
+        let mut counts = self.counts.lock();
+        let count = counts.consecutive.entry(fault.digest.clone()).or_default();
         *count += 1;
-        if *count >= MOST && counts.quarantined.insert(fault.digest.clone()) {
-            tracing::warn!(%fault, "the plugin failed {MOST} times in a row");
+        if *count >= MAX_FAULTS && counts.quarantined.insert(fault.digest.clone()) {
+            tracing::warn!(%fault, "plugin failed {MAX_FAULTS} times in a row and is quarantined");
             self.changed.send_replace(());
         }
-    }
-
-    /// The counts are plain data, which a panic elsewhere cannot leave half-changed.
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,30 +90,30 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn fault(kind: FaultKind) -> Result<Generated, Error> {
-        Err(Error::Refused(Refusal::Fault(Fault {
+    fn fault(kind: FaultKind) -> GenerateError {
+        GenerateError::Fault(Fault {
             plugin: "x".to_owned(),
             digest: "sha256:1".to_owned(),
             call: "assemble",
             kind,
-        })))
+        })
     }
 
     #[test]
-    fn faults_in_a_row_put_a_component_aside_and_slowness_does_not() {
+    fn consecutive_faults_quarantine_a_component_and_timeouts_do_not() {
         let faults = Faults::default();
-        for _ in 0..2 * MOST {
-            faults.note(&fault(FaultKind::OutOfTime { limit_ms: 1 }));
+        for _ in 0..2 * MAX_FAULTS {
+            faults.record(Err(&fault(FaultKind::OutOfTime { limit_ms: 1 })));
         }
         assert!(!faults.is_quarantined("sha256:1"));
-        for _ in 1..MOST {
-            faults.note(&fault(FaultKind::OutOfFuel { granted: 1 }));
+        for _ in 1..MAX_FAULTS {
+            faults.record(Err(&fault(FaultKind::OutOfFuel { limit: 1 })));
         }
         assert!(!faults.is_quarantined("sha256:1"));
-        faults.note(&fault(FaultKind::OutOfFuel { granted: 1 }));
+        faults.record(Err(&fault(FaultKind::OutOfFuel { limit: 1 })));
         assert!(faults.is_quarantined("sha256:1"));
-        faults.forgive(&["sha256:1".to_owned()]);
-        faults.note(&fault(FaultKind::OutOfFuel { granted: 1 }));
+        faults.release(&["sha256:1".to_owned()]);
+        faults.record(Err(&fault(FaultKind::OutOfFuel { limit: 1 })));
         assert!(!faults.is_quarantined("sha256:1"));
     }
 }

@@ -1,40 +1,40 @@
-//! Plugins that images propose by label. A proposal is only a wish: a `SchemaPlugin` grants it.
+//! Plugins that images propose by label. A proposal has no effect until a `SchemaPlugin` allows it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use futures::Stream;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::changes;
 
-/// More than any cluster has distributions; beyond it somebody is filling the list.
-const MOST: usize = 256;
+/// Far more than a cluster has distributions. The limit keeps images from filling the memory.
+const MAX_PROPOSALS: usize = 256;
 
-/// What was proposed since the start, by reference: the image whose label it was.
+/// The proposals since the operator started.
 #[derive(Default)]
-pub(crate) struct Proposals {
-    seen: Mutex<BTreeMap<String, String>>,
+pub(crate) struct ImageProposals {
+    /// By plugin reference: the image that proposes it.
+    by_reference: Mutex<BTreeMap<String, String>>,
     changed: watch::Sender<()>,
 }
 
-impl Proposals {
-    /// Takes note of what an image proposes.
-    pub(crate) fn note(&self, image: &str, reference: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() < MOST && !seen.contains_key(reference) {
-            seen.insert(reference.to_owned(), image.to_owned());
+impl ImageProposals {
+    /// Records the plugin that an image proposes.
+    pub(crate) fn record(&self, image: &str, reference: &str) {
+        let mut proposals = self.by_reference.lock();
+        if proposals.len() < MAX_PROPOSALS && !proposals.contains_key(reference) {
+            proposals.insert(reference.to_owned(), image.to_owned());
             self.changed.send_replace(());
         }
     }
 
-    /// Every proposal, by reference.
+    /// Every proposal: the image, by plugin reference.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.clone()
+        self.by_reference.lock().clone()
     }
 
-    /// Fires each time something new is proposed.
+    /// Yields each time a new plugin is proposed.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
         changes(self.changed.subscribe())
     }

@@ -1,132 +1,132 @@
-//! The plugins in use: those that the operator started with, and those that came from registries.
+//! The set of plugins in use: the built-in ones, and those from registries.
 //!
-//! The set is replaced as a whole. Who holds a set goes on with it; who asks next gets the new one.
+//! The set is immutable and replaced as a whole: a caller keeps the set that it holds, and the next
+//! caller gets the new one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::Stream;
 use llsd_plugin::Plugin;
 use llsd_registry::Reference;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::changes;
 
-/// What can be swapped while the operator runs.
+/// The plugins in use, by slot.
 pub(crate) struct PluginSet {
-    given: Arc<[Plugin]>,
-    loaded: Mutex<BTreeMap<Place, Plugin>>,
+    builtin: Arc<[Plugin]>,
+    loaded: Mutex<BTreeMap<Slot, Plugin>>,
     current: watch::Sender<Arc<[Plugin]>>,
 }
 
-/// What a plugin is in use for.
+/// The slot that a plugin is in use for: one per `SchemaPlugin`, or one per proposal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     /// Name of the `SchemaPlugin`.
-    pub(crate) resource: String,
-    /// The reference that an image proposed; absent for the plugin that the resource names.
+    pub(crate) schema_plugin: String,
+    /// The reference that an image proposed; `None` for the plugin that the `SchemaPlugin` names.
     pub(crate) proposed: Option<String>,
 }
 
 impl PluginSet {
-    /// Starts with what the operator was given, and tells `current` of it and of every change.
+    /// Starts with the built-in plugins. `current` receives the set and every change of it.
     pub(crate) fn new(
-        given: impl Into<Arc<[Plugin]>>,
+        builtin: impl Into<Arc<[Plugin]>>,
         current: watch::Sender<Arc<[Plugin]>>,
     ) -> Self {
-        let given = given.into();
-        current.send_replace(given.clone());
+        let builtin = builtin.into();
+        current.send_replace(builtin.clone());
         Self {
             current,
             loaded: Mutex::default(),
-            given,
+            builtin,
         }
     }
 
-    /// The plugins to ask, in order.
+    /// The plugins, in the order in which they are tried.
     pub(crate) fn current(&self) -> Arc<[Plugin]> {
         self.current.borrow().clone()
     }
 
-    /// The plugin in a place.
-    pub(crate) fn at(&self, place: &Place) -> Option<Plugin> {
-        self.lock().get(place).cloned()
+    /// The plugin in a slot.
+    pub(crate) fn at(&self, slot: &Slot) -> Option<Plugin> {
+        self.loaded.lock().get(slot).cloned()
     }
 
-    /// Whether the plugin that an image proposes is in use.
-    pub(crate) fn follows(&self, proposal: &str) -> bool {
+    /// Whether a proposed plugin is in use.
+    pub(crate) fn has_proposal(&self, proposal: &str) -> bool {
         let Ok(reference) = proposal.parse::<Reference>() else {
             return false;
         };
         let wanted = Some(reference.to_string());
-        self.lock().keys().any(|place| place.proposed == wanted)
+        self.loaded
+            .lock()
+            .keys()
+            .any(|slot| slot.proposed == wanted)
     }
 
-    /// The plugins to ask, in order, if another stood in a place.
-    pub(crate) fn with(&self, place: &Place, plugin: &Plugin) -> Arc<[Plugin]> {
-        let mut loaded = self.lock().clone();
-        loaded.insert(place.clone(), plugin.clone());
+    /// The plugins, in order, as they would be with another plugin in a slot.
+    pub(crate) fn with(&self, slot: &Slot, plugin: &Plugin) -> Arc<[Plugin]> {
+        let mut loaded = self.loaded.lock().clone();
+        loaded.insert(slot.clone(), plugin.clone());
         self.in_order(&loaded)
     }
 
-    /// Puts a plugin into its place.
-    pub(crate) fn put(&self, place: Place, plugin: Plugin) {
-        let mut loaded = self.lock();
-        loaded.insert(place, plugin);
+    /// Puts a plugin into a slot.
+    pub(crate) fn put(&self, slot: Slot, plugin: Plugin) {
+        let mut loaded = self.loaded.lock();
+        loaded.insert(slot, plugin);
         self.publish(&loaded);
     }
 
-    /// Empties a place.
-    pub(crate) fn remove(&self, place: &Place) {
-        let mut loaded = self.lock();
-        if loaded.remove(place).is_some() {
+    /// Empties a slot.
+    pub(crate) fn remove(&self, slot: &Slot) {
+        let mut loaded = self.loaded.lock();
+        if loaded.remove(slot).is_some() {
             self.publish(&loaded);
         }
     }
 
-    /// Empties every place of a resource except those named.
-    pub(crate) fn retain(&self, resource: &str, keep: &[Place]) {
-        let mut loaded = self.lock();
+    /// Empties every slot of a `SchemaPlugin` except those in `keep`.
+    pub(crate) fn retain_slots(&self, schema_plugin: &str, keep: &[Slot]) {
+        let mut loaded = self.loaded.lock();
         let before = loaded.len();
-        loaded.retain(|place, _| place.resource != resource || keep.contains(place));
+        loaded.retain(|slot, _| slot.schema_plugin != schema_plugin || keep.contains(slot));
         if loaded.len() != before {
             self.publish(&loaded);
         }
     }
 
-    /// Empties every place of resources that are not among those named.
-    pub(crate) fn keep_only(&self, resources: &BTreeSet<String>) {
-        let mut loaded = self.lock();
+    /// Empties every slot of the `SchemaPlugin`s that are not in `keep`.
+    pub(crate) fn retain_schema_plugins(&self, keep: &BTreeSet<String>) {
+        let mut loaded = self.loaded.lock();
         let before = loaded.len();
-        loaded.retain(|place, _| resources.contains(&place.resource));
+        loaded.retain(|slot, _| keep.contains(&slot.schema_plugin));
         if loaded.len() != before {
             self.publish(&loaded);
         }
     }
 
-    /// Fires each time the set changes.
+    /// Yields each time the set changes.
     pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
         changes(self.current.subscribe())
     }
 
-    fn publish(&self, loaded: &BTreeMap<Place, Plugin>) {
+    fn publish(&self, loaded: &BTreeMap<Slot, Plugin>) {
         self.current.send_replace(self.in_order(loaded));
     }
 
-    /// What an installer names stands before what was built in, and what images propose after it.
-    fn in_order(&self, loaded: &BTreeMap<Place, Plugin>) -> Arc<[Plugin]> {
+    /// Plugins that `SchemaPlugin`s name come first, then the built-in ones, then the proposed ones.
+    fn in_order(&self, loaded: &BTreeMap<Slot, Plugin>) -> Arc<[Plugin]> {
         let of = |is_proposed| {
-            let places = loaded.iter();
-            places.filter(move |(place, _)| place.proposed.is_some() == is_proposed)
+            let slots = loaded.iter();
+            slots.filter(move |(slot, _)| slot.proposed.is_some() == is_proposed)
         };
         let named = of(false).map(|(_, plugin)| plugin);
         let proposed = of(true).map(|(_, plugin)| plugin);
-        let all = named.chain(self.given.iter()).chain(proposed);
+        let all = named.chain(self.builtin.iter()).chain(proposed);
         all.cloned().collect()
-    }
-
-    /// The map is plain data, which a panic elsewhere cannot leave half-changed.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Plugin>> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

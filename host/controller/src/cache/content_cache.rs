@@ -1,11 +1,12 @@
-//! What the Secrets and ConfigMaps hold that resources refer to, read when their version moved.
+//! The content of the Secrets and ConfigMaps that resources refer to. An object is read again only
+//! when its resource version changed.
 //!
-//! Of a Secret only its keys are kept and, for each, a mark that changes with the value: a hash under
-//! a key that only the operator has. Whoever sees a mark cannot try out values. Values are given to
-//! whoever takes them apart, and are not kept.
+//! Of a Secret, the cache stores the keys and a fingerprint of each value: an HMAC under a key that
+//! only the operator has, so that a fingerprint cannot be used to guess the value. Secret values
+//! themselves are never stored; [`ContentCache::secret_values`] reads them on every call.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,117 +16,132 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use llsd_api::labels;
 use llsd_render::objects::Kind;
+use parking_lot::Mutex;
 use sha2::Sha256;
 use tokio::sync::OnceCell;
 
-use super::conversion;
-use crate::view::View;
+use super::ClusterCache;
+use super::env_conversion::{ConvertedType, converted_type};
 
-/// The operator's own Secret, in the operator's namespace.
+/// The Secret with the HMAC key, in the operator's own namespace.
 const KEY_SECRET: &str = "llsd-rollout-key";
 const KEY_ENTRY: &str = "key";
 const KEY_BYTES: usize = 32;
 
-/// What one ConfigMap holds.
-pub(crate) type Texts = Arc<BTreeMap<String, String>>;
-/// The keys of one Secret, each with what is kept of its value.
-pub(crate) type Marks = Arc<BTreeMap<String, Mark>>;
+/// The data of one ConfigMap.
+pub(crate) type ConfigMapData = Arc<BTreeMap<String, String>>;
+/// The keys of one Secret, each with the fingerprint of its value.
+pub(crate) type Fingerprints = Arc<BTreeMap<String, Fingerprint>>;
 
-/// What is kept of a secret value.
+/// What is stored of a secret value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct Fingerprint {
     /// Changes with the value.
     pub(crate) hash: String,
-    /// What a server makes of it that converts texts, if not a text.
-    pub(crate) becomes: Option<&'static str>,
+    /// The type that the server converts the value to; `None` if it stays a string.
+    pub(crate) converted_type: Option<ConvertedType>,
 }
 
-/// By namespace and name: the version that was read, and what it held.
-type Read<T> = Mutex<HashMap<(String, String), (String, T)>>;
+/// By namespace and name: the resource version that was read, and the content.
+type VersionedContent<T> = Mutex<HashMap<(String, String), (String, T)>>;
 
-/// Why a Secret's keys are not known.
+/// Why the keys of a Secret are unknown.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum ContentError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error(
-        "the Secret {KEY_SECRET:?} in namespace {0:?} holds no key for rollouts; delete it, and a new one is made"
+        "Secret {KEY_SECRET:?} in namespace {0:?} has no valid {KEY_ENTRY:?} entry of {KEY_BYTES} bytes; delete the Secret, and the operator creates a new one"
     )]
-    NoKey(String),
-    #[error("this machine gives no random bytes: {0}")]
-    NoRandom(#[from] getrandom::Error),
+    InvalidKey(String),
+    #[error("failed to generate random bytes: {0}")]
+    Random(#[from] getrandom::Error),
 }
 
-/// What has been read so far.
-pub(crate) struct Contents {
+/// A cache of Secret keys and ConfigMap data.
+pub(crate) struct ContentCache {
     client: Client,
-    view: Arc<View>,
-    home: String,
+    cache: Arc<ClusterCache>,
+    operator_namespace: String,
     key: OnceCell<Vec<u8>>,
-    texts: Read<Texts>,
-    marks: Read<Marks>,
+    config_maps: VersionedContent<ConfigMapData>,
+    secrets: VersionedContent<Fingerprints>,
 }
 
-impl Contents {
-    /// Nothing yet. `home` is the operator's own namespace.
-    pub(crate) fn new(client: Client, view: Arc<View>, home: String) -> Self {
+impl ContentCache {
+    /// Creates an empty cache.
+    pub(crate) fn new(
+        client: Client,
+        cache: Arc<ClusterCache>,
+        operator_namespace: String,
+    ) -> Self {
         Self {
             client,
-            view,
-            home,
+            cache,
+            operator_namespace,
             key: OnceCell::new(),
-            texts: Read::default(),
-            marks: Read::default(),
+            config_maps: VersionedContent::default(),
+            secrets: VersionedContent::default(),
         }
     }
 
-    /// What a ConfigMap holds, if it is there.
+    /// The data of a ConfigMap; `None` if it does not exist.
     pub(crate) async fn config_map(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Texts>, kube::Error> {
-        if let Some(known) = self.known(&self.texts, Kind::ConfigMap, namespace, name) {
-            return Ok(Some(known));
+    ) -> Result<Option<ConfigMapData>, kube::Error> {
+        if let Some(cached) = self.cached(&self.config_maps, Kind::ConfigMap, namespace, name) {
+            return Ok(Some(cached));
         }
-        // Absent from the view may mean that the watch has not told of it yet.
+        // An object that is absent from the cache may be too new for the watch.
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
         let found = api.get_opt(name).await?;
         Ok(found.map(|map| {
-            let texts = Arc::new(map.data.unwrap_or_default());
-            keep(&self.texts, namespace, name, map.metadata, texts.clone());
-            texts
+            let data = Arc::new(map.data.unwrap_or_default());
+            store(
+                &self.config_maps,
+                namespace,
+                name,
+                map.metadata,
+                data.clone(),
+            );
+            data
         }))
     }
 
-    /// The same of one that is looked for but need not exist: it is not asked for before the watch
-    /// tells of it.
+    /// The data of an optional ConfigMap. Unlike [`Self::config_map`], it makes no request for a
+    /// ConfigMap that the watch has not reported.
     pub(crate) async fn watched_config_map(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Texts>, kube::Error> {
-        match self.view.child(Kind::ConfigMap, namespace, name) {
+    ) -> Result<Option<ConfigMapData>, kube::Error> {
+        match self.cache.child(Kind::ConfigMap, namespace, name) {
             Some(_) => self.config_map(namespace, name).await,
             None => Ok(None),
         }
     }
 
-    /// The values of a Secret, to be taken apart at once.
-    pub(crate) async fn values(
+    /// The values of a Secret, which the caller must not store.
+    pub(crate) async fn secret_values(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<BTreeMap<String, ByteString>, Error> {
+    ) -> Result<BTreeMap<String, ByteString>, ContentError> {
         let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
         let found = api.get_opt(name).await?;
         Ok(found.and_then(|secret| secret.data).unwrap_or_default())
     }
 
-    /// The keys of a Secret with their marks, if it is there.
-    pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Marks>, Error> {
-        if let Some(known) = self.known(&self.marks, Kind::Secret, namespace, name) {
-            return Ok(Some(known));
+    /// The keys of a Secret with the fingerprints of their values; `None` if it does not exist.
+    pub(crate) async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Fingerprints>, ContentError> {
+        if let Some(cached) = self.cached(&self.secrets, Kind::Secret, namespace, name) {
+            return Ok(Some(cached));
         }
         let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
         let Some(secret) = api.get_opt(name).await? else {
@@ -133,65 +149,78 @@ impl Contents {
         };
         let key = self.key.get_or_try_init(|| self.load_key()).await?;
         let values = secret.data.unwrap_or_default();
-        let marks: BTreeMap<_, _> = values
+        let fingerprints: BTreeMap<_, _> = values
             .into_iter()
             .map(|(entry, ByteString(value))| {
-                let hash = mark(key, &[namespace, name, &entry], &value);
-                let becomes = std::str::from_utf8(&value).map_or(None, conversion::becomes);
-                (entry, Mark { hash, becomes })
+                let hash = hash(key, &[namespace, name, &entry], &value);
+                let converted_type = std::str::from_utf8(&value).map_or(None, converted_type);
+                (
+                    entry,
+                    Fingerprint {
+                        hash,
+                        converted_type,
+                    },
+                )
             })
             .collect();
-        let marks = Arc::new(marks);
-        keep(&self.marks, namespace, name, secret.metadata, marks.clone());
-        Ok(Some(marks))
+        let fingerprints = Arc::new(fingerprints);
+        store(
+            &self.secrets,
+            namespace,
+            name,
+            secret.metadata,
+            fingerprints.clone(),
+        );
+        Ok(Some(fingerprints))
     }
 
-    /// Forgets what was read of objects that are not there any more.
-    pub(crate) fn forget_absent(&self) {
-        forget(&self.texts, |namespace, name| {
-            self.view.child(Kind::ConfigMap, namespace, name).is_some()
+    /// Drops the content of objects that no longer exist.
+    pub(crate) fn forget_deleted(&self) {
+        retain(&self.config_maps, |namespace, name| {
+            let found = self.cache.child(Kind::ConfigMap, namespace, name);
+            found.is_some()
         });
-        forget(&self.marks, |namespace, name| {
-            self.view.child(Kind::Secret, namespace, name).is_some()
+        retain(&self.secrets, |namespace, name| {
+            self.cache.child(Kind::Secret, namespace, name).is_some()
         });
     }
 
-    /// What was read, if the object has not changed since.
-    fn known<T: Clone>(
+    /// The stored content, if the object has not changed since it was read.
+    fn cached<T: Clone>(
         &self,
-        read: &Read<T>,
+        stored: &VersionedContent<T>,
         kind: Kind,
         namespace: &str,
         name: &str,
     ) -> Option<T> {
-        let now = self.view.child(kind, namespace, name)?;
-        let read = read.lock().unwrap_or_else(PoisonError::into_inner);
-        let (version, content) = read.get(&(namespace.to_owned(), name.to_owned()))?;
-        (now.metadata.resource_version.as_ref() == Some(version)).then(|| content.clone())
+        let current = self.cache.child(kind, namespace, name)?;
+        let stored = stored.lock();
+        let (version, content) = stored.get(&(namespace.to_owned(), name.to_owned()))?;
+        (current.metadata.resource_version.as_ref() == Some(version)).then(|| content.clone())
     }
 
-    /// The key, which is made by whoever needs it first.
-    async fn load_key(&self) -> Result<Vec<u8>, Error> {
-        let api = Api::<Secret>::namespaced(self.client.clone(), &self.home);
+    /// Reads the HMAC key, and creates it if there is none.
+    async fn load_key(&self) -> Result<Vec<u8>, ContentError> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.operator_namespace);
         let found = match api.get_opt(KEY_SECRET).await? {
             Some(found) => found,
             None => match api.create(&PostParams::default(), &new_key()?).await {
-                // Another replica was faster.
-                Err(kube::Error::Api(answer)) if answer.is_already_exists() => {
+                // Another replica created it first.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {
                     api.get(KEY_SECRET).await?
                 }
-                made => made?,
+                created => created?,
             },
         };
         let entry = found.data.and_then(|mut data| data.remove(KEY_ENTRY));
         entry
             .map(|ByteString(bytes)| bytes)
             .filter(|bytes| bytes.len() == KEY_BYTES)
-            .ok_or_else(|| Error::NoKey(self.home.clone()))
+            .ok_or_else(|| ContentError::InvalidKey(self.operator_namespace.clone()))
     }
 }
 
-fn new_key() -> Result<Secret, Error> {
+fn new_key() -> Result<Secret, ContentError> {
     let mut bytes = vec![0; KEY_BYTES];
     getrandom::fill(&mut bytes)?;
     Ok(Secret {
@@ -205,26 +234,33 @@ fn new_key() -> Result<Secret, Error> {
     })
 }
 
-fn keep<T>(read: &Read<T>, namespace: &str, name: &str, metadata: ObjectMeta, content: T) {
+fn store<T>(
+    stored: &VersionedContent<T>,
+    namespace: &str,
+    name: &str,
+    metadata: ObjectMeta,
+    content: T,
+) {
     let version = metadata.resource_version.unwrap_or_default();
-    read.lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    stored
+        .lock()
         .insert((namespace.to_owned(), name.to_owned()), (version, content));
 }
 
-fn forget<T>(read: &Read<T>, is_there: impl Fn(&str, &str) -> bool) {
-    read.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .retain(|(namespace, name), _| is_there(namespace, name));
+fn retain<T>(stored: &VersionedContent<T>, exists: impl Fn(&str, &str) -> bool) {
+    stored
+        .lock()
+        .retain(|(namespace, name), _| exists(namespace, name));
 }
 
-/// A value's mark. Where it stands is part of it, so that equal values are not seen to be equal.
-fn mark(key: &[u8], place: &[&str], value: &[u8]) -> String {
+/// The HMAC of a value. `location` (namespace, Secret and key) is part of the hashed message, so
+/// that equal values in two Secrets have different hashes.
+fn hash(key: &[u8], location: &[&str], value: &[u8]) -> String {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
-        // A key of any length is taken.
+        // HMAC accepts keys of any length.
         return String::new();
     };
-    for part in place {
+    for part in location {
         mac.update(part.as_bytes());
         mac.update(&[0]);
     }
@@ -234,15 +270,15 @@ fn mark(key: &[u8], place: &[&str], value: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::mark;
+    use super::hash;
 
     #[test]
-    fn a_mark_changes_with_value_place_and_key_and_with_nothing_else() {
-        let one = mark(b"k", &["ns", "s", "a"], b"value");
-        assert_eq!(one, mark(b"k", &["ns", "s", "a"], b"value"));
-        assert_ne!(one, mark(b"k", &["ns", "s", "a"], b"valuf"));
-        assert_ne!(one, mark(b"k", &["ns", "s", "b"], b"value"));
-        assert_ne!(one, mark(b"l", &["ns", "s", "a"], b"value"));
+    fn a_hash_depends_on_value_location_and_key_and_nothing_else() {
+        let one = hash(b"k", &["ns", "s", "a"], b"value");
+        assert_eq!(one, hash(b"k", &["ns", "s", "a"], b"value"));
+        assert_ne!(one, hash(b"k", &["ns", "s", "a"], b"valuf"));
+        assert_ne!(one, hash(b"k", &["ns", "s", "b"], b"value"));
+        assert_ne!(one, hash(b"l", &["ns", "s", "a"], b"value"));
         assert_eq!(one.len(), 64);
     }
 }

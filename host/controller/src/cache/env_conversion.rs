@@ -1,17 +1,38 @@
-//! What the server makes of a text that it converts before it reads it.
+//! How the server converts the value of an environment variable before it validates it.
 //!
-//! Its rule is Python's: nothing, a boolean, an integer, a floating-point number, else a text. A
-//! field that wants a text refuses the others, and the server does not start.
+//! The rule is the server's own (Python): an empty value becomes null, `true` and `false` become
+//! booleans, whatever `int()` or `float()` accepts becomes a number, and everything else stays a
+//! string. A string field rejects a converted value, and the server does not start.
 
-/// What a text becomes, if not a text.
-pub(crate) fn becomes(text: &str) -> Option<&'static str> {
+use std::fmt;
+
+/// The type that a value is converted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConvertedType {
+    Null,
+    Boolean,
+    Number,
+}
+
+impl fmt::Display for ConvertedType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Null => "null",
+            Self::Boolean => "a boolean",
+            Self::Number => "a number",
+        })
+    }
+}
+
+/// The type that the server converts a value to; `None` if it stays a string.
+pub(crate) fn converted_type(text: &str) -> Option<ConvertedType> {
     let lower = text.to_ascii_lowercase();
     if text.is_empty() {
-        Some("nothing")
+        Some(ConvertedType::Null)
     } else if lower == "true" || lower == "false" {
-        Some("a boolean")
+        Some(ConvertedType::Boolean)
     } else {
-        is_number(lower.trim()).then_some("a number")
+        is_number(lower.trim()).then_some(ConvertedType::Number)
     }
 }
 
@@ -36,7 +57,7 @@ fn is_number(text: &str) -> bool {
             .is_none_or(|exponent| is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
 }
 
-/// Digits, which Python lets stand in groups: `1_000`.
+/// Whether a string consists of digits. Python accepts underscores between them: `1_000`.
 fn is_digits(text: &str) -> bool {
     text.split('_')
         .all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()))
@@ -44,21 +65,22 @@ fn is_digits(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::becomes;
+    use super::ConvertedType::{Boolean, Null, Number};
+    use super::converted_type;
 
     #[test]
-    fn the_server_converts_what_python_converts() {
+    fn values_are_converted_as_python_converts_them() {
         for (text, expected) in [
-            ("", Some("nothing")),
-            ("True", Some("a boolean")),
-            ("false", Some("a boolean")),
-            ("12345", Some("a number")),
-            (" 12\n", Some("a number")),
-            ("1_000", Some("a number")),
-            ("-1.5e10", Some("a number")),
-            (".5", Some("a number")),
-            ("Infinity", Some("a number")),
-            ("nan", Some("a number")),
+            ("", Some(Null)),
+            ("True", Some(Boolean)),
+            ("false", Some(Boolean)),
+            ("12345", Some(Number)),
+            (" 12\n", Some(Number)),
+            ("1_000", Some(Number)),
+            ("-1.5e10", Some(Number)),
+            (".5", Some(Number)),
+            ("Infinity", Some(Number)),
+            ("nan", Some(Number)),
             ("12a", None),
             ("1__0", None),
             ("e5", None),
@@ -67,7 +89,7 @@ mod tests {
             ("yes", None),
             ("sk-1234", None),
         ] {
-            assert_eq!(becomes(text), expected, "{text:?}");
+            assert_eq!(converted_type(text), expected, "{text:?}");
         }
     }
 }

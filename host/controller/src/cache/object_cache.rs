@@ -1,131 +1,136 @@
-//! The newest version of each watched object of one kind.
+//! The newest known version of each watched object of one kind.
 //!
-//! In: the events of a watch, and the answers to our own writes, which are newer than what the watch
-//! has told so far. Out: objects by name, and which of them changed. Without the second source a pass
-//! right after a write would not see what was just written, and would write it again.
+//! In: the events of a watch, and the API server's responses to our own writes, which are newer than
+//! what the watch has delivered so far. Out: objects by name, and which of them changed. Without the
+//! second source, a reconciliation right after a write would not see the written object and would
+//! write it again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Objects of one kind, by namespace and name.
-pub(crate) struct Cache {
-    known: Mutex<Known>,
+pub(crate) struct ObjectCache {
+    state: Mutex<State>,
     is_complete: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct Known {
+struct State {
     objects: HashMap<String, HashMap<String, Entry>>,
-    /// The newest version that the watch has told of.
-    heard: u64,
-    /// Counts the lists that the watch began with. What no entry of the current list confirms is gone.
-    round: u64,
+    /// The newest resource version that the watch has delivered.
+    observed_version: u64,
+    /// Counts the lists that the watch started with. An object that the current list does not
+    /// contain was deleted.
+    list: u64,
 }
 
 struct Entry {
     object: Arc<DynamicObject>,
-    round: u64,
-    /// Whether this version is the answer to a write of ours.
+    /// The last list that contained the object.
+    list: u64,
+    /// Whether this version is the response to one of our own writes.
     is_written: bool,
 }
 
-impl Default for Cache {
+impl Default for ObjectCache {
     fn default() -> Self {
         Self {
-            known: Mutex::default(),
+            state: Mutex::default(),
             is_complete: watch::Sender::new(false),
         }
     }
 }
 
-impl Cache {
-    /// Takes an event of the watch, and gives the objects that are other than before.
+impl ObjectCache {
+    /// Applies an event of the watch and returns the objects that changed.
     pub(crate) fn observe(&self, event: Event<DynamicObject>) -> Vec<Arc<DynamicObject>> {
-        let mut known = self.lock();
+        let mut state = self.state.lock();
         match event {
             Event::Init => {
-                known.round += 1;
+                state.list += 1;
                 Vec::new()
             }
             Event::Apply(object) | Event::InitApply(object) => {
-                known.hear(&object);
-                known.insert(object).into_iter().collect()
+                state.observe_version(&object);
+                state.insert(object).into_iter().collect()
             }
             Event::Delete(object) => {
-                known.hear(&object);
-                known.remove(&object).into_iter().collect()
+                state.observe_version(&object);
+                state.remove(&object).into_iter().collect()
             }
             Event::InitDone => {
-                let gone = known.remove_unconfirmed();
-                drop(known);
+                let removed = state.remove_unconfirmed();
+                drop(state);
                 self.is_complete.send_replace(true);
-                gone
+                removed
             }
         }
     }
 
-    /// Takes what the API server answered to a write of ours.
+    /// Stores the API server's response to one of our own writes.
     pub(crate) fn record(&self, written: DynamicObject) {
-        let mut known = self.lock();
+        let mut state = self.state.lock();
         let (namespace, name) = (written.namespace().unwrap_or_default(), written.name_any());
         let written_version = version(&written);
-        // Otherwise the watch has told of it already, and maybe of what came after it.
-        if written_version > known.heard {
-            known.insert(written);
+        // Otherwise the watch has already delivered this version, and possibly a newer one.
+        if written_version > state.observed_version {
+            state.insert(written);
         }
-        if let Some(entry) = known.entry(&namespace, &name) {
+        if let Some(entry) = state.entry(&namespace, &name) {
             entry.is_written = version(&entry.object) == written_version;
         }
     }
 
-    /// Takes that an object was deleted by us.
+    /// Removes an object that we deleted.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        if let Some(objects) = self.lock().objects.get_mut(namespace) {
+        if let Some(objects) = self.state.lock().objects.get_mut(namespace) {
             objects.remove(name);
         }
     }
 
-    /// Whether nobody has touched an object since we wrote it.
+    /// Whether an object is unchanged since we wrote it.
     pub(crate) fn is_as_written(&self, namespace: &str, name: &str) -> bool {
-        self.lock()
+        self.state
+            .lock()
             .entry(namespace, name)
             .is_some_and(|entry| entry.is_written)
     }
 
-    /// The newest version of an object.
+    /// The newest known version of an object.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
-        let known = self.lock();
-        let entry = known.objects.get(namespace)?.get(name)?;
+        let state = self.state.lock();
+        let entry = state.objects.get(namespace)?.get(name)?;
         Some(entry.object.clone())
     }
 
-    /// All objects of a namespace for which `holds` is true.
+    /// All objects of a namespace that `matches` accepts.
     pub(crate) fn find(
         &self,
         namespace: &str,
-        holds: impl Fn(&DynamicObject) -> bool,
+        matches: impl Fn(&DynamicObject) -> bool,
     ) -> Vec<Arc<DynamicObject>> {
-        let known = self.lock();
-        let all = known.objects.get(namespace).into_iter().flatten();
+        let state = self.state.lock();
+        let all = state.objects.get(namespace).into_iter().flatten();
         all.map(|(_, entry)| &entry.object)
-            .filter(|object| holds(object))
+            .filter(|object| matches(object))
             .cloned()
             .collect()
     }
 
     /// All objects of all namespaces.
     pub(crate) fn all(&self) -> Vec<Arc<DynamicObject>> {
-        let known = self.lock();
-        let all = known.objects.values().flat_map(HashMap::values);
+        let state = self.state.lock();
+        let all = state.objects.values().flat_map(HashMap::values);
         all.map(|entry| entry.object.clone()).collect()
     }
 
-    /// Waits until the first list is here.
+    /// Waits until the first list is complete.
     pub(crate) async fn complete(&self) {
         // The sender lives as long as the cache, so waiting cannot fail.
         let _ = self
@@ -135,29 +140,24 @@ impl Cache {
             .await;
     }
 
-    /// Whether the first list is here.
+    /// Whether the first list is complete.
     pub(crate) fn is_complete(&self) -> bool {
         *self.is_complete.borrow()
     }
-
-    /// No reader or writer leaves it half done, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Known {
-    fn hear(&mut self, object: &DynamicObject) {
-        self.heard = self.heard.max(version(object));
+impl State {
+    fn observe_version(&mut self, object: &DynamicObject) {
+        self.observed_version = self.observed_version.max(version(object));
     }
 
     fn entry(&mut self, namespace: &str, name: &str) -> Option<&mut Entry> {
         self.objects.get_mut(namespace)?.get_mut(name)
     }
 
-    /// Keeps an object, unless a newer version is known, and gives it if it is other than before.
+    /// Stores an object unless a newer version is known. Returns it if it changed.
     fn insert(&mut self, object: DynamicObject) -> Option<Arc<DynamicObject>> {
-        let round = self.round;
+        let list = self.list;
         let namespace = self
             .objects
             .entry(object.namespace().unwrap_or_default())
@@ -167,13 +167,13 @@ impl Known {
             let object = Arc::new(object);
             let entry = Entry {
                 object: object.clone(),
-                round,
+                list,
                 is_written: false,
             };
             namespace.insert(name, entry);
             return Some(object);
         };
-        entry.round = round;
+        entry.list = list;
         if version(&object) < version(&entry.object) {
             return None;
         }
@@ -188,7 +188,7 @@ impl Known {
             .objects
             .get_mut(&object.namespace().unwrap_or_default())?;
         let name = object.name_any();
-        // It may be there again already.
+        // The object may have been created again since.
         if version(&namespace.get(&name)?.object) > version(object) {
             return None;
         }
@@ -196,24 +196,24 @@ impl Known {
     }
 
     fn remove_unconfirmed(&mut self) -> Vec<Arc<DynamicObject>> {
-        let round = self.round;
-        let mut gone = Vec::new();
+        let list = self.list;
+        let mut removed = Vec::new();
         for objects in self.objects.values_mut() {
             objects.retain(|_, entry| {
-                let is_confirmed = entry.round == round;
+                let is_confirmed = entry.list == list;
                 if !is_confirmed {
-                    gone.push(entry.object.clone());
+                    removed.push(entry.object.clone());
                 }
                 is_confirmed
             });
         }
         self.objects.retain(|_, objects| !objects.is_empty());
-        gone
+        removed
     }
 }
 
-/// Whether two versions of an object say the same. Of an object that is watched without its content
-/// only the version tells that the content changed.
+/// Whether two versions of an object have equal content. For an object that is watched without its
+/// content, every new resource version counts as a change.
 fn is_same(old: &DynamicObject, new: &DynamicObject) -> bool {
     if new.data.is_null() {
         return old.metadata.resource_version == new.metadata.resource_version;
@@ -223,7 +223,8 @@ fn is_same(old: &DynamicObject, new: &DynamicObject) -> bool {
     metadata == old.metadata && new.data == old.data
 }
 
-/// Versions of one kind grow with time. One that cannot be read is the oldest.
+/// The resource version as a number. Resource versions of one kind increase with every write; an
+/// unparsable one counts as the oldest.
 pub(crate) fn version(object: &DynamicObject) -> u64 {
     let version = object.metadata.resource_version.as_deref();
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -243,13 +244,13 @@ mod tests {
         .expect("an object")
     }
 
-    fn size(cache: &Cache, name: &str) -> Option<u64> {
+    fn size(cache: &ObjectCache, name: &str) -> Option<u64> {
         cache.get("ns", name)?.data["spec"]["size"].as_u64()
     }
 
     #[test]
-    fn what_was_written_is_known_before_the_watch_tells_and_then_is_no_news() {
-        let cache = Cache::default();
+    fn a_written_object_is_visible_before_the_watch_delivers_it_and_is_then_no_change() {
+        let cache = ObjectCache::default();
         cache.observe(Event::Apply(object("a", 1, 1)));
         cache.record(object("a", 5, 2));
         assert_eq!(size(&cache, "a"), Some(2));
@@ -262,8 +263,8 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_does_not_bring_back_what_was_deleted() {
-        let cache = Cache::default();
+    fn a_late_response_does_not_restore_a_deleted_object() {
+        let cache = ObjectCache::default();
         cache.observe(Event::Apply(object("a", 5, 1)));
         assert_eq!(cache.observe(Event::Delete(object("a", 7, 1))).len(), 1);
         cache.record(object("a", 5, 1));
@@ -271,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn a_new_list_removes_what_it_lacks_but_not_what_was_written_meanwhile() {
-        let cache = Cache::default();
+    fn a_new_list_removes_missing_objects_but_not_those_written_meanwhile() {
+        let cache = ObjectCache::default();
         for name in ["a", "b"] {
             cache.observe(Event::Apply(object(name, 1, 1)));
         }
@@ -283,9 +284,9 @@ mod tests {
                 .is_empty()
         );
         cache.record(object("c", 9, 1));
-        let gone = cache.observe(Event::InitDone);
+        let removed = cache.observe(Event::InitDone);
         assert_eq!(
-            gone.iter().map(|one| one.name_any()).collect::<Vec<_>>(),
+            removed.iter().map(|one| one.name_any()).collect::<Vec<_>>(),
             ["b"]
         );
         assert_eq!(size(&cache, "a").and(size(&cache, "c")), Some(1));
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn without_content_another_version_is_a_change() {
+    fn without_content_a_new_version_is_a_change() {
         let bare = |version: &str| {
             let mut object = DynamicObject {
                 types: None,
@@ -303,7 +304,7 @@ mod tests {
             object.metadata.resource_version = Some(version.to_owned());
             object
         };
-        let cache = Cache::default();
+        let cache = ObjectCache::default();
         cache.observe(Event::Apply(bare("1")));
         assert!(cache.observe(Event::Apply(bare("1"))).is_empty());
         assert_eq!(cache.observe(Event::Apply(bare("2"))).len(), 1);

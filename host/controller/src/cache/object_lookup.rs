@@ -1,30 +1,30 @@
-//! What the watches of an operator have seen, for whoever answers beside it.
+//! Read access to the caches for other parts of the process, such as the webhook.
 
 use std::sync::{Arc, OnceLock};
 
 use llsd_render::objects::Kind;
 
-use super::View;
-use crate::operator::Scope;
+use super::{ClusterCache, Scope};
 
-/// What the watches of an operator have seen. Nothing before it runs; all clones see the same.
+/// Looks up objects in an operator's caches. Knows nothing before the operator runs. All clones use
+/// the same caches.
 #[derive(Clone, Default)]
-pub struct Seen(Arc<OnceLock<(Scope, Arc<View>)>>);
+pub struct ObjectLookup(Arc<OnceLock<(Scope, Arc<ClusterCache>)>>);
 
-impl Seen {
-    /// Whether an object is there, as far as the watch has told, which may be moments behind. Unknown
-    /// for a kind or a namespace that is not watched, and before the first list.
-    pub fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
-        let (scope, view) = self.0.get()?;
-        let cache = view.of(kind)?;
-        let is_known = scope.covers(namespace) && cache.is_complete();
-        is_known.then(|| cache.get(namespace, name).is_some())
+impl ObjectLookup {
+    /// Whether an object exists according to the watch, which may lag behind. `None` for a kind or
+    /// namespace that is not watched, and before the first list is complete.
+    pub fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
+        let (scope, cache) = self.0.get()?;
+        let objects = cache.of(kind)?;
+        let is_known = scope.covers(namespace) && objects.is_complete();
+        is_known.then(|| objects.get(namespace, name).is_some())
     }
 
-    /// Sees what the caches hold from now on.
-    pub(crate) fn through(&self, scope: &Scope, view: &Arc<View>) {
-        // Settings are used up by one operator, so that no second view comes.
-        let _ = self.0.set((scope.clone(), view.clone()));
+    /// Connects the lookup to an operator's caches.
+    pub(crate) fn connect(&self, scope: &Scope, cache: &Arc<ClusterCache>) {
+        // `run` consumes its options, so a lookup is connected at most once.
+        let _ = self.0.set((scope.clone(), cache.clone()));
     }
 }
 
@@ -36,23 +36,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_watched_is_neither_there_nor_missing() {
-        let seen = Seen::default();
-        let has = |kind, namespace, name| seen.has(kind, namespace, name);
-        assert_eq!(has(Kind::Secret, "n", "a"), None);
+    fn an_unwatched_object_is_neither_present_nor_absent() {
+        let lookup = ObjectLookup::default();
+        let exists = |kind, namespace, name| lookup.exists(kind, namespace, name);
+        assert_eq!(exists(Kind::Secret, "n", "a"), None);
 
-        let view = Arc::new(View::new([Kind::Secret]));
-        seen.through(&Scope::Namespace("n".to_owned()), &view);
-        let secrets = view.of(Kind::Secret).unwrap();
+        let cache = Arc::new(ClusterCache::new([Kind::Secret]));
+        lookup.connect(&Scope::Namespace("n".to_owned()), &cache);
+        let secrets = cache.of(Kind::Secret).unwrap();
         let secret = DynamicObject::new("a", &Kind::Secret.resource()).within("n");
         secrets.observe(Event::Init);
         secrets.observe(Event::InitApply(secret));
-        assert_eq!(has(Kind::Secret, "n", "a"), None, "before the first list");
+        assert_eq!(
+            exists(Kind::Secret, "n", "a"),
+            None,
+            "before the first list"
+        );
 
         secrets.observe(Event::InitDone);
-        assert_eq!(has(Kind::Secret, "n", "a"), Some(true));
-        assert_eq!(has(Kind::Secret, "n", "b"), Some(false));
-        assert_eq!(has(Kind::Secret, "elsewhere", "a"), None);
-        assert_eq!(has(Kind::Route, "n", "a"), None);
+        assert_eq!(exists(Kind::Secret, "n", "a"), Some(true));
+        assert_eq!(exists(Kind::Secret, "n", "b"), Some(false));
+        assert_eq!(exists(Kind::Secret, "elsewhere", "a"), None);
+        assert_eq!(exists(Kind::Route, "n", "a"), None);
     }
 }

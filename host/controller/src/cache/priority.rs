@@ -1,64 +1,64 @@
-//! Whose turn it is: to get a resource running comes before everything else.
+//! Limits concurrent reconciliations, and lets resources without a Deployment go first.
 //!
-//! When many resources arrive at once, the control plane is busy with the pods of the first of them,
-//! and what there is to say about those would keep the last ones waiting.
+//! When many resources are created at once, the pods of the first ones cause a stream of status
+//! updates. Without priorities those updates would delay the start of the last resources.
 
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-/// Places for work, and who waits for one.
-pub(crate) struct Turns {
-    places: Semaphore,
-    urgent: watch::Sender<usize>,
+/// A semaphore with two priorities.
+pub(crate) struct PrioritySemaphore {
+    permits: Semaphore,
+    /// How many high-priority callers wait for a permit.
+    high_waiting: watch::Sender<usize>,
 }
 
-impl Turns {
-    /// So much at the same time.
-    pub(crate) fn new(places: u16) -> Self {
+impl PrioritySemaphore {
+    /// Creates a semaphore with this number of permits.
+    pub(crate) fn new(permits: u16) -> Self {
         Self {
-            places: Semaphore::new(places.into()),
-            urgent: watch::Sender::new(0),
+            permits: Semaphore::new(permits.into()),
+            high_waiting: watch::Sender::new(0),
         }
     }
 
-    /// Waits for a place ahead of all that is not urgent. The place is free again when the answer is
-    /// dropped.
-    pub(crate) async fn urgent(&self) -> Option<SemaphorePermit<'_>> {
-        let _waiting = Waiting::new(&self.urgent);
-        self.places.acquire().await.ok()
+    /// Waits for a permit with high priority. Dropping the permit releases it.
+    pub(crate) async fn acquire_high(&self) -> Option<SemaphorePermit<'_>> {
+        let _waiting = HighWaiter::new(&self.high_waiting);
+        self.permits.acquire().await.ok()
     }
 
-    /// Whether something urgent waits.
-    pub(crate) fn is_anything_urgent(&self) -> bool {
-        *self.urgent.borrow() > 0
-    }
-
-    /// Waits for a place until nothing urgent waits.
-    pub(crate) async fn ordinary(&self) -> Option<SemaphorePermit<'_>> {
-        let mut urgent = self.urgent.subscribe();
+    /// Waits for a permit until no high-priority caller waits for one.
+    pub(crate) async fn acquire_normal(&self) -> Option<SemaphorePermit<'_>> {
+        let mut high_waiting = self.high_waiting.subscribe();
         loop {
-            // Their sender lives as long as this, so that waiting cannot fail.
-            let _ = urgent.wait_for(|waiting| *waiting == 0).await;
-            let place = self.places.acquire().await.ok();
-            if !self.is_anything_urgent() {
-                return place;
+            // The sender lives as long as `self`, so that waiting cannot fail.
+            let _ = high_waiting.wait_for(|waiting| *waiting == 0).await;
+            let permit = self.permits.acquire().await.ok();
+            if !self.has_high_waiters() {
+                return permit;
             }
         }
     }
-}
 
-/// Something urgent that waits, until this is dropped.
-struct Waiting<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Waiting<'a> {
-    fn new(urgent: &'a watch::Sender<usize>) -> Self {
-        urgent.send_modify(|waiting| *waiting += 1);
-        Self(urgent)
+    /// Whether a high-priority caller waits for a permit.
+    pub(crate) fn has_high_waiters(&self) -> bool {
+        *self.high_waiting.borrow() > 0
     }
 }
 
-impl Drop for Waiting<'_> {
+/// Counts one high-priority caller as waiting until it is dropped.
+struct HighWaiter<'a>(&'a watch::Sender<usize>);
+
+impl<'a> HighWaiter<'a> {
+    fn new(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|count| *count += 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for HighWaiter<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -71,28 +71,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_urgent_overtakes_whoever_waits() {
-        let turns = Turns::new(1);
-        let first = turns.ordinary().await;
-        let mut ordinary = pin!(turns.ordinary());
-        assert!(ordinary.as_mut().now_or_never().is_none());
-        let mut urgent = pin!(turns.urgent());
-        assert!(urgent.as_mut().now_or_never().is_none());
+    async fn a_high_priority_caller_overtakes_waiting_callers() {
+        let semaphore = PrioritySemaphore::new(1);
+        let first = semaphore.acquire_normal().await;
+        let mut normal = pin!(semaphore.acquire_normal());
+        assert!(normal.as_mut().now_or_never().is_none());
+        let mut high = pin!(semaphore.acquire_high());
+        assert!(high.as_mut().now_or_never().is_none());
         drop(first);
-        // The place goes to who asked first, who gives it away.
-        assert!(ordinary.as_mut().now_or_never().is_none());
-        let second = urgent.as_mut().now_or_never();
+        // The first waiting caller receives the permit and releases it at once.
+        assert!(normal.as_mut().now_or_never().is_none());
+        let second = high.as_mut().now_or_never();
         assert!(second.is_some());
         drop(second);
-        assert!(ordinary.now_or_never().is_some());
+        assert!(normal.now_or_never().is_some());
     }
 
     #[tokio::test]
-    async fn what_was_urgent_and_gave_up_is_not_waited_for() {
-        let turns = Turns::new(1);
-        let place = turns.urgent().await;
-        assert!(turns.urgent().now_or_never().is_none());
-        drop(place);
-        assert!(turns.ordinary().now_or_never().is_some());
+    async fn a_cancelled_high_priority_caller_does_not_block_others() {
+        let semaphore = PrioritySemaphore::new(1);
+        let permit = semaphore.acquire_high().await;
+        assert!(semaphore.acquire_high().now_or_never().is_none());
+        drop(permit);
+        assert!(semaphore.acquire_normal().now_or_never().is_some());
     }
 }

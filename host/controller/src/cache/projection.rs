@@ -1,4 +1,4 @@
-//! What is kept of a watched object: as little as the passes look at.
+//! Projections: the parts of watched objects that reconciliations use. Only these are cached.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -8,24 +8,24 @@ use llsd_api::{KIND, labels};
 use llsd_render::objects::{DESIRED_DIGEST, Kind};
 use serde_json::{Value, json};
 
-use crate::apply::takeover;
+use super::upstream::may_need_adoption;
 
-/// Written by `kubectl apply`: the whole object once more.
+/// Annotation of `kubectl apply` with a second copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Waiting for these is part of every start.
-const ORDINARY_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-/// The labels that passes look at.
-const KEPT_LABELS: [&str; 3] = [labels::INSTANCE, labels::COMPONENT, DESIRED_DIGEST];
+/// Reasons of waiting containers that are part of every normal start.
+const NORMAL_WAITING_REASONS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// The labels that reconciliations read.
+const PROJECTED_LABELS: [&str; 3] = [labels::INSTANCE, labels::COMPONENT, DESIRED_DIGEST];
 const PROBLEM: &str = "problem";
 const CONFIG_MAPS: &str = "configMaps";
 
-/// A child: without its managed fields, unless there is something to take over, and with its status
-/// only where that is reported.
+/// A child object, with its status only for kinds whose status is reported, and with its managed
+/// fields only if it may need adoption.
 pub(super) fn child(kind: Kind, mut object: DynamicObject) -> DynamicObject {
     if is_metadata_only(kind) {
         return metadata(object.metadata);
     }
-    if !takeover::may_concern(&object.metadata) {
+    if !may_need_adoption(&object.metadata) {
         object.metadata.managed_fields = None;
     }
     if let Some(annotations) = &mut object.metadata.annotations {
@@ -40,7 +40,7 @@ pub(super) fn child(kind: Kind, mut object: DynamicObject) -> DynamicObject {
             }
         }
     }
-    // What was read has room to grow at every place; a copy has none.
+    // Deserialized collections have spare capacity; a clone has none.
     object.data = object.data.clone();
     object
 }
@@ -50,20 +50,20 @@ pub(super) fn is_metadata_only(kind: Kind) -> bool {
     matches!(kind, Kind::ConfigMap | Kind::Secret)
 }
 
-/// An object of which only name, version and owner count.
+/// An object of which only the metadata is used.
 pub(super) fn metadata(full: ObjectMeta) -> DynamicObject {
     let is_child = full
         .owner_references
         .iter()
         .flatten()
         .any(|owner| owner.kind == KIND);
-    let managed_fields = if is_child && takeover::may_concern(&full) {
+    let managed_fields = if is_child && may_need_adoption(&full) {
         full.managed_fields
     } else {
         None
     };
     let labels = full.labels.map(|mut all| {
-        all.retain(|key, _| KEPT_LABELS.contains(&key.as_str()));
+        all.retain(|key, _| PROJECTED_LABELS.contains(&key.as_str()));
         all
     });
     DynamicObject {
@@ -83,23 +83,23 @@ pub(super) fn metadata(full: ObjectMeta) -> DynamicObject {
     }
 }
 
-/// An object that came without content.
+/// An object that was watched as metadata only.
 pub(super) fn partial<K>(object: PartialObjectMeta<K>) -> DynamicObject {
     metadata(object.metadata)
 }
 
-/// A pod: only what keeps it from running.
+/// A pod, reduced to the problem that keeps it from running.
 pub(super) fn pod(pod: Pod) -> DynamicObject {
-    let mut slim = metadata(pod.metadata.clone());
-    slim.metadata.owner_references = None;
-    slim.data = json!({ PROBLEM: problem_of(&pod) });
-    slim
+    let mut projected = metadata(pod.metadata.clone());
+    projected.metadata.owner_references = None;
+    projected.data = json!({ PROBLEM: find_pod_problem(&pod) });
+    projected
 }
 
-/// A ReplicaSet: only which ConfigMaps its pods mount, as long as it has pods.
+/// A ReplicaSet, reduced to the ConfigMaps that its pods mount. Empty while it has no pods.
 pub(super) fn replica_set(set: ReplicaSet) -> DynamicObject {
-    let mut slim = metadata(set.metadata);
-    slim.metadata.owner_references = None;
+    let mut projected = metadata(set.metadata);
+    projected.metadata.owner_references = None;
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas);
     let has_pods = wanted.unwrap_or(1) > 0 || set.status.is_some_and(|status| status.replicas > 0);
     let volumes = set
@@ -111,16 +111,16 @@ pub(super) fn replica_set(set: ReplicaSet) -> DynamicObject {
         .flatten()
         .filter_map(|volume| Some(volume.config_map?.name))
         .collect();
-    slim.data = json!({ CONFIG_MAPS: mounted });
-    slim
+    projected.data = json!({ CONFIG_MAPS: mounted });
+    projected
 }
 
-/// What keeps a pod of the cache from running.
-pub(crate) fn problem(pod: &DynamicObject) -> Option<&str> {
+/// The problem that keeps a cached pod from running.
+pub(crate) fn pod_problem(pod: &DynamicObject) -> Option<&str> {
     pod.data[PROBLEM].as_str()
 }
 
-/// The ConfigMaps that the pods of a ReplicaSet of the cache mount.
+/// The ConfigMaps that the pods of a cached ReplicaSet mount.
 pub(crate) fn mounted_config_maps(set: &DynamicObject) -> impl Iterator<Item = &str> {
     set.data[CONFIG_MAPS]
         .as_array()
@@ -129,7 +129,7 @@ pub(crate) fn mounted_config_maps(set: &DynamicObject) -> impl Iterator<Item = &
         .filter_map(Value::as_str)
 }
 
-fn problem_of(pod: &Pod) -> Option<String> {
+fn find_pod_problem(pod: &Pod) -> Option<String> {
     if pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -140,7 +140,7 @@ fn problem_of(pod: &Pod) -> Option<String> {
         .flatten()
         .find(|one| one.type_ == "PodScheduled" && one.status == "False");
     if let Some(condition) = unscheduled {
-        return Some(sentence(
+        return Some(with_message(
             condition.reason.as_deref().unwrap_or("Unscheduled"),
             condition.message.as_deref(),
         ));
@@ -158,34 +158,34 @@ fn container_problem(container: &ContainerStatus) -> Option<String> {
     let state = container.state.as_ref()?;
     if let Some(waiting) = &state.waiting {
         let reason = waiting.reason.as_deref().unwrap_or_default();
-        if reason.is_empty() || ORDINARY_WAITS.contains(&reason) {
+        if reason.is_empty() || NORMAL_WAITING_REASONS.contains(&reason) {
             return None;
         }
-        // What it said when it ended last tells more than that it is not tried again yet.
-        let ended = container
+        // The message of the last termination is more useful than "back-off restarting".
+        let last_termination = container
             .last_state
             .as_ref()
             .and_then(|last| last.terminated.as_ref());
-        let said = ended.and_then(|ended| ended.message.as_deref());
-        return Some(sentence(reason, said.or(waiting.message.as_deref())));
+        let message = last_termination.and_then(|last| last.message.as_deref());
+        return Some(with_message(reason, message.or(waiting.message.as_deref())));
     }
     let terminated = state.terminated.as_ref().filter(|one| one.exit_code != 0)?;
     let reason = terminated.reason.as_deref().unwrap_or("Error");
     let exit = format!("exit code {}", terminated.exit_code);
-    Some(sentence(
+    Some(with_message(
         reason,
         terminated.message.as_deref().or(Some(&exit)),
     ))
 }
 
-fn sentence(reason: &str, message: Option<&str>) -> String {
+fn with_message(reason: &str, message: Option<&str>) -> String {
     match message.map(str::trim).filter(|text| !text.is_empty()) {
         Some(message) => format!("{reason}: {message}"),
         None => reason.to_owned(),
     }
 }
 
-/// The times in a Deployment's conditions move without anything changing.
+/// Removes the times of a Deployment's conditions, which change without any other change.
 fn drop_times(status: &mut Value) {
     let conditions = status["conditions"].as_array_mut().into_iter().flatten();
     for condition in conditions.filter_map(Value::as_object_mut) {
@@ -200,18 +200,18 @@ mod tests {
 
     fn problem_in(status: Value) -> Option<String> {
         let pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status}));
-        problem(&super::pod(pod.expect("a pod"))).map(str::to_owned)
+        pod_problem(&super::pod(pod.expect("a pod"))).map(str::to_owned)
     }
 
     #[test]
-    fn a_pod_that_only_starts_has_no_problem() {
+    fn a_starting_pod_has_no_problem() {
         let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
         let container = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": waiting});
         assert_eq!(problem_in(json!({"containerStatuses": [container]})), None);
     }
 
     #[test]
-    fn a_crash_is_told_in_the_words_of_the_container() {
+    fn a_crash_is_reported_with_the_message_of_the_container() {
         let container = json!({
             "name": "llama-stack", "image": "i", "imageID": "", "ready": false, "restartCount": 3,
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_node_says_why() {
+    fn an_unschedulable_pod_is_reported_with_the_reason() {
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"});
         assert_eq!(
             problem_in(json!({"conditions": [condition]})).as_deref(),

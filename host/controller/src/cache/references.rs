@@ -1,17 +1,18 @@
-//! Which resource refers to what, so that a change of one wakes the other.
+//! An index of what each resource refers to, so that a change of an object triggers the resources
+//! that use it.
 //!
-//! Nobody has to label anything: a resource is recorded each time it is reconciled. Before that it
-//! needs no waking, for it is going to be reconciled anyway.
+//! Objects need no labels: every reconciliation records what its resource refers to. A resource
+//! that is not recorded yet has its first reconciliation ahead of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use llsd_api::checked::{Checked, ConfigSource, ServerSource};
 use llsd_render::objects::Owner;
+use parking_lot::Mutex;
 
-use crate::gather::trust::{self, PLATFORM_BUNDLE};
+use super::{PLATFORM_BUNDLE, bundle_namespace};
 
-/// Something outside a resource that decides about it.
+/// Something that a resource depends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Referent {
     Secret {
@@ -22,91 +23,90 @@ pub(crate) enum Referent {
         namespace: String,
         name: String,
     },
-    /// A name of the operator's map of distributions.
+    /// An entry of the operator's list of distributions.
     Distribution(String),
-    /// The operator's switch for network policies.
+    /// The operator's `enableNetworkPolicy` flag.
     NetworkPolicySwitch,
-    /// Where images are read from.
+    /// The operator's registry mirrors.
     Mirrors,
 }
 
 /// Namespace and name of a resource.
 type Resource = (String, String);
 
-/// What resources refer to, both ways.
+/// The index, in both directions.
 #[derive(Debug, Default)]
 pub(crate) struct References(Mutex<Index>);
 
 #[derive(Debug, Default)]
 struct Index {
-    by_resource: BTreeMap<Resource, Known>,
+    by_resource: BTreeMap<Resource, Recorded>,
     by_referent: BTreeMap<Referent, BTreeSet<Resource>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// By the resource itself.
+struct Recorded {
+    /// Stated in the spec.
     stated: BTreeSet<Referent>,
-    /// While its image was read.
+    /// Found while its images were read.
     found: BTreeSet<Referent>,
 }
 
 impl References {
-    /// Remembers what a resource refers to, instead of what it referred to before.
+    /// Records what the spec of a resource refers to, and replaces the previous record.
     pub(crate) fn record(&self, owner: &Owner, checked: &Checked) {
         let stated = stated(owner, checked);
-        self.lock().change(owner, |known| known.stated = stated);
+        self.0
+            .lock()
+            .change(owner, |recorded| recorded.stated = stated);
     }
 
-    /// Remembers with which pull secrets the images of a resource were read, or not read.
+    /// Records the pull secrets that were tried for the images of a resource.
     pub(crate) fn record_pull_secrets(&self, owner: &Owner, names: Vec<String>) {
         let secret = |name| Referent::Secret {
             namespace: owner.namespace.clone(),
             name,
         };
         let found = names.into_iter().map(secret).collect();
-        self.lock().change(owner, |known| known.found = found);
+        self.0
+            .lock()
+            .change(owner, |recorded| recorded.found = found);
     }
 
-    /// The resources that refer to something.
+    /// The resources that refer to a referent.
     pub(crate) fn referrers(&self, referent: &Referent) -> Vec<Resource> {
-        let index = self.lock();
+        let index = self.0.lock();
         let resources = index.by_referent.get(referent).into_iter().flatten();
         resources.cloned().collect()
     }
 
-    /// Everything that any resource refers to.
+    /// Every referent of any resource.
     pub(crate) fn all(&self) -> Vec<Referent> {
-        self.lock().by_referent.keys().cloned().collect()
+        self.0.lock().by_referent.keys().cloned().collect()
     }
 
-    /// Forgets a resource that is gone.
+    /// Removes a deleted resource from the index.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         let resource = (namespace.to_owned(), name.to_owned());
-        self.lock().remove(&resource);
-    }
-
-    /// No reader or writer leaves the index half done, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, Index> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&resource);
     }
 }
 
 impl Index {
-    fn change(&mut self, owner: &Owner, change: impl FnOnce(&mut Known)) {
+    fn change(&mut self, owner: &Owner, change: impl FnOnce(&mut Recorded)) {
         let resource = (owner.namespace.clone(), owner.name.clone());
-        let mut known = self.remove(&resource);
-        change(&mut known);
-        for referent in known.stated.iter().chain(&known.found) {
+        let mut recorded = self.remove(&resource);
+        change(&mut recorded);
+        for referent in recorded.stated.iter().chain(&recorded.found) {
             let referrers = self.by_referent.entry(referent.clone()).or_default();
             referrers.insert(resource.clone());
         }
-        self.by_resource.insert(resource, known);
+        self.by_resource.insert(resource, recorded);
     }
 
-    fn remove(&mut self, resource: &Resource) -> Known {
-        let known = self.by_resource.remove(resource).unwrap_or_default();
-        for referent in known.stated.iter().chain(&known.found) {
+    fn remove(&mut self, resource: &Resource) -> Recorded {
+        let recorded = self.by_resource.remove(resource).unwrap_or_default();
+        for referent in recorded.stated.iter().chain(&recorded.found) {
             if let Some(referrers) = self.by_referent.get_mut(referent) {
                 referrers.remove(resource);
                 if referrers.is_empty() {
@@ -114,7 +114,7 @@ impl Index {
                 }
             }
         }
-        known
+        recorded
     }
 }
 
@@ -142,7 +142,7 @@ fn stated(owner: &Owner, checked: &Checked) -> BTreeSet<Referent> {
         ConfigSource::DistributionDefault => None,
     };
     let bundle = checked.networking.ca_bundle.as_ref().map(|bundle| {
-        let namespace = trust::namespace(bundle, owner).to_owned();
+        let namespace = bundle_namespace(bundle, owner).to_owned();
         (namespace, bundle.config_map_name.clone())
     });
     let config_maps = [file, Some(PLATFORM_BUNDLE.to_owned())]
@@ -177,7 +177,9 @@ mod tests {
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
             "metadata": {"name": "demo", "namespace": "ns"}, "spec": spec,
         });
-        llsd_api::review(document).result.expect("a good resource")
+        llsd_api::check_document(document)
+            .result
+            .expect("a valid resource")
     }
 
     fn owner() -> Owner {
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_of_another_namespace_and_a_pull_secret_lead_to_the_resource() {
+    fn a_bundle_of_another_namespace_and_a_pull_secret_are_found_by_reference() {
         let references = References::default();
         let spec = json!({
             "distribution": {"name": "starter"},
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_record_replaces_the_old_one_and_nothing_is_left_of_a_resource_that_is_gone() {
+    fn a_new_record_replaces_the_old_one_and_forget_removes_everything() {
         let references = References::default();
         let with = |name: &str| {
             checked(json!({

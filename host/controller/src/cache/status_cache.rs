@@ -1,31 +1,31 @@
-//! The newest status of each resource, which the watch may not have told of yet.
+//! The newest status of each resource, including our own writes that the watch has not delivered yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::DistributionStatus;
+use parking_lot::Mutex;
 
-/// What was written last, by uid.
+/// The statuses that we wrote and the watch has not delivered yet, by uid of the resource.
 #[derive(Default)]
-pub(crate) struct Recent(Mutex<HashMap<String, Written>>);
+pub(crate) struct StatusCache(Mutex<HashMap<String, Written>>);
 
 struct Written {
     version: u64,
     status: DistributionStatus,
 }
 
-impl Recent {
-    /// The newest status of a resource, and the version of the resource that it belongs to.
-    pub(super) fn newest(&self, cr: &Distribution) -> (DistributionStatus, String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl StatusCache {
+    /// The newest status of a resource, and the resource version that it belongs to.
+    pub(crate) fn newest(&self, cr: &Distribution) -> (DistributionStatus, String) {
+        let mut all = self.0.lock();
         let uid = cr.metadata.uid.clone().unwrap_or_default();
-        let told = version(cr);
+        let watched = version(cr);
         match all.get(&uid) {
-            Some(written) if written.version > told => {
+            Some(written) if written.version > watched => {
                 (written.status.clone(), written.version.to_string())
             }
-            // The watch knows as much: there is nothing to remember.
+            // The watch has caught up, so the entry is not needed any more.
             known => {
                 if known.is_some() {
                     all.remove(&uid);
@@ -39,15 +39,14 @@ impl Recent {
         }
     }
 
-    /// Takes what the API server answered to a write of ours.
-    pub(super) fn record(&self, cr: &Distribution) {
+    /// Stores the API server's response to a status write.
+    pub(crate) fn record(&self, cr: &Distribution) {
         let written = Written {
             version: version(cr),
             status: cr.status.clone().unwrap_or_default(),
         };
         let uid = cr.metadata.uid.clone().unwrap_or_default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(uid, written);
+        self.0.lock().insert(uid, written);
     }
 }
 

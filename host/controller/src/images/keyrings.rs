@@ -1,12 +1,11 @@
-//! The credentials of a namespace, found as the kubelet finds them.
+//! The pull credentials of a namespace, found in the same places as the kubelet finds them.
 //!
 //! The order: pull secrets of the resource, of its ServiceAccount, of the namespace's default
-//! ServiceAccount, then the operator's own docker config. A secret that does not exist is passed
-//! over, as the kubelet does. What was read is used for some minutes, so that a pass over an
-//! unchanged resource asks nothing.
+//! ServiceAccount, then the operator's own docker config. A pull secret that does not exist is
+//! skipped, as the kubelet does. Credentials are cached for some minutes, so that a reconciliation
+//! of an unchanged resource makes no request.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret, ServiceAccount};
@@ -14,15 +13,16 @@ use kube::Client;
 use kube::api::Api;
 use llsd_api::checked::Checked;
 use llsd_registry::{BaseError, Keyring};
+use parking_lot::Mutex;
 
 use super::Error;
 
-/// As long as the digest of a tag is believed.
-const BELIEVED: Duration = Duration::from_secs(300);
-/// Namespaces and accounts; beyond it everything is read anew.
-const MOST: usize = 4096;
+/// As long as the registry client caches the digest of a tag.
+const TTL: Duration = Duration::from_secs(300);
+/// The cache is cleared when it reaches this many entries.
+const MAX_ENTRIES: usize = 4096;
 
-/// Who pulls an image.
+/// Who pulls an image: decides which credentials are used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Puller {
     namespace: String,
@@ -31,7 +31,7 @@ pub(crate) struct Puller {
 }
 
 impl Puller {
-    /// The pods of a resource.
+    /// The puller for the pods of a resource.
     pub(crate) fn of(checked: &Checked, namespace: &str) -> Self {
         let overrides = &checked.workload.overrides;
         Self {
@@ -42,18 +42,18 @@ impl Puller {
     }
 }
 
-/// What was found for a puller.
+/// The credentials of a puller.
 #[derive(Clone)]
 struct Found {
     keyring: Keyring,
-    /// Every pull secret that was looked for, whether or not it is there.
+    /// Every pull secret that was tried, whether or not it exists.
     secrets: Vec<String>,
 }
 
 pub(super) struct Keyrings {
     client: Client,
     mounted: Keyring,
-    read: Mutex<HashMap<Puller, (Found, Instant)>>,
+    cached: Mutex<HashMap<Puller, (Found, Instant)>>,
 }
 
 impl Keyrings {
@@ -61,38 +61,35 @@ impl Keyrings {
         Self {
             client,
             mounted,
-            read: Mutex::default(),
+            cached: Mutex::default(),
         }
     }
 
-    /// The credentials to try for whatever the puller names.
+    /// The credentials of a puller, from the cache if possible.
     pub(super) async fn of(&self, puller: &Puller) -> Result<Keyring, Error> {
-        let known = {
-            let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-            read.get(puller).cloned()
-        };
-        match known {
-            Some((found, at)) if at.elapsed() < BELIEVED => Ok(found.keyring),
+        let cached = self.cached.lock().get(puller).cloned();
+        match cached {
+            Some((found, at)) if at.elapsed() < TTL => Ok(found.keyring),
             _ => self.read_again(puller).await,
         }
     }
 
-    /// The same from the API server.
+    /// The credentials of a puller from the API server.
     pub(super) async fn read_again(&self, puller: &Puller) -> Result<Keyring, Error> {
         let found = self.collect(puller).await?;
         let keyring = found.keyring.clone();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.len() >= MOST {
-            read.clear();
+        let mut cached = self.cached.lock();
+        if cached.len() >= MAX_ENTRIES {
+            cached.clear();
         }
-        read.insert(puller.clone(), (found, Instant::now()));
+        cached.insert(puller.clone(), (found, Instant::now()));
         Ok(keyring)
     }
 
-    /// The pull secrets that the last reading looked for.
+    /// The pull secrets that were tried when the credentials were last read.
     pub(super) fn secrets(&self, puller: &Puller) -> Vec<String> {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = read.get(puller);
+        let cached = self.cached.lock();
+        let found = cached.get(puller);
         found.map_or_else(Vec::new, |(found, _)| found.secrets.clone())
     }
 
@@ -147,9 +144,9 @@ fn names(references: Option<&[LocalObjectReference]>) -> Vec<String> {
 fn found<T>(
     kind: &'static str,
     name: &str,
-    answer: Result<Option<T>, kube::Error>,
+    result: Result<Option<T>, kube::Error>,
 ) -> Result<Option<T>, Error> {
-    answer.map_err(|error| Error::Api {
+    result.map_err(|error| Error::Api {
         kind,
         name: name.to_owned(),
         error: Box::new(error),

@@ -1,12 +1,11 @@
-//! The registry client in use: that of the command line, with the mirrors of the ConfigMap.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! The current registry client: the one from the command line, with the mirrors of the settings.
 
 use llsd_registry::{Error, Mirror, Registry};
+use parking_lot::Mutex;
 
-/// Gives the client to whoever reads from registries next.
+/// Holds the registry client, which is replaced when the mirrors change.
 pub struct Registries {
-    given: Registry,
+    base: Registry,
     current: Mutex<Current>,
 }
 
@@ -16,30 +15,30 @@ struct Current {
 }
 
 impl Registries {
-    /// Starts with what the operator was given.
-    pub fn new(given: Registry) -> Self {
+    /// Starts with the client from the command line, without further mirrors.
+    pub fn new(base: Registry) -> Self {
         Self {
             current: Mutex::new(Current {
                 mirrors: Vec::new(),
-                registry: given.clone(),
+                registry: base.clone(),
             }),
-            given,
+            base,
         }
     }
 
-    /// The client to use now.
+    /// The current client.
     pub(crate) fn current(&self) -> Registry {
-        self.lock().registry.clone()
+        self.current.lock().registry.clone()
     }
 
-    /// Reads through these mirrors from now on. A prefix that the command line names stays its own.
-    /// With the same mirrors as before the client stays, and what it remembers.
-    pub(crate) fn redirect(&self, mirrors: &[Mirror]) -> Result<(), Error> {
-        let mut current = self.lock();
+    /// Uses these mirrors from now on. A mirror from the command line wins over one with the same
+    /// prefix. With unchanged mirrors the client and its caches stay.
+    pub(crate) fn set_mirrors(&self, mirrors: &[Mirror]) -> Result<(), Error> {
+        let mut current = self.current.lock();
         if current.mirrors == mirrors {
             return Ok(());
         }
-        let registry = self.given.adapted(|settings| {
+        let registry = self.base.with_changed_settings(|settings| {
             for mirror in mirrors {
                 settings.mirrors = settings.mirrors.with(mirror.clone());
             }
@@ -49,10 +48,5 @@ impl Registries {
             registry,
         };
         Ok(())
-    }
-
-    /// Both change together, or not at all.
-    fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,6 @@
-//! What an installer's `SchemaPlugin` means: where from, on what terms, with which limits.
+//! Checks the spec of a `SchemaPlugin` and converts it for the registry client and the sandbox.
 //!
-//! In: a spec. Out: terms that the registry client and the sandbox understand, or every reason why
-//! there are none. Pure.
+//! In: a spec. Out: the checked spec, or every problem at once.
 
 use std::time::Duration;
 
@@ -9,29 +8,29 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use llsd_api::schema_plugin::{
     NamespacedName, PluginLimits, SchemaPluginSpec, Verify, VerifyLevel, World,
 };
-use llsd_api::{FieldPath, Rejection, Rejections};
+use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_plugin::Limits;
 use llsd_registry::signature::{Level, PublicKey, Verification};
 use llsd_registry::{Mirror, Reference, Rule};
 
-/// What a `SchemaPlugin` allows.
+/// A valid spec of a `SchemaPlugin`.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
-    pub(crate) subject: Subject,
+pub(crate) struct CheckedSpec {
+    pub(crate) source: PluginSource,
     /// The rule under which its plugins are pulled.
     pub(crate) rule: Rule,
     pub(crate) grant: Grant,
     pub(crate) pull_secret: Option<NamespacedName>,
     pub(crate) ca_bundle: Option<NamespacedName>,
-    /// Where to fetch from instead.
+    /// The registry to fetch from instead.
     pub(crate) mirror: Option<Mirror>,
 }
 
-/// What a plugin may be and use.
+/// The worlds and limits that are allowed for a plugin.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
     pub(crate) limits: Limits,
-    /// Worlds that may be loaded.
+    /// The worlds that may be loaded.
     pub(crate) worlds: Vec<World>,
 }
 
@@ -44,39 +43,42 @@ impl Default for Grant {
     }
 }
 
-/// What a `SchemaPlugin` is about.
+/// Which plugins a `SchemaPlugin` loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum PluginSource {
     /// One plugin.
-    Plugin(Reference),
-    /// Whatever images propose under a prefix.
-    Proposals(String),
+    Reference(Reference),
+    /// The plugins that images propose under a prefix.
+    ProposalPrefix(String),
 }
 
-impl Terms {
-    /// Reads a spec; every problem at once.
-    pub(crate) fn of(spec: &SchemaPluginSpec) -> Result<Self, Rejections> {
+impl CheckedSpec {
+    /// Checks a spec. Returns every problem at once.
+    pub(crate) fn new(spec: &SchemaPluginSpec) -> Result<Self, Diagnostics> {
         let path = FieldPath::spec();
-        let subject = subject(spec);
+        let source = plugin_source(spec);
         let verification = verification(spec.verify.as_ref(), &path.field("verify"));
         let limits = limits(spec.limits.as_ref(), &path.field("limits"));
         let problems = [
-            subject.as_ref().err(),
+            source.as_ref().err(),
             verification.as_ref().err(),
             limits.as_ref().err(),
         ];
-        if let Some(problems) = Rejections::new(problems.into_iter().flatten().cloned().collect()) {
+        if let Some(problems) = Diagnostics::new(problems.into_iter().flatten().cloned().collect())
+        {
             return Err(problems);
         }
-        let (subject, verification, limits) = (subject?, verification?, limits?);
-        let prefix = match &subject {
-            Subject::Plugin(reference) => reference.name(),
-            Subject::Proposals(prefix) => prefix.clone(),
+        let (source, verification, limits) = (source?, verification?, limits?);
+        let prefix = match &source {
+            PluginSource::Reference(reference) => reference.name(),
+            PluginSource::ProposalPrefix(prefix) => prefix.clone(),
         };
-        // A mirror stands for the folder that the plugin lies in, or for the whole prefix.
-        let from = match &subject {
-            Subject::Plugin(_) => prefix.rsplit_once('/').map_or(&*prefix, |(from, _)| from),
-            Subject::Proposals(prefix) => prefix,
+        // A mirror replaces the parent path of the plugin, or the whole prefix.
+        let from = match &source {
+            PluginSource::Reference(_) => {
+                prefix.rsplit_once('/').map_or(&*prefix, |(from, _)| from)
+            }
+            PluginSource::ProposalPrefix(prefix) => prefix,
         };
         let mirror = spec.mirror.as_ref().map(|to| Mirror {
             from: from.to_owned(),
@@ -86,7 +88,7 @@ impl Terms {
         rule.require_digest = spec.require_digest == Some(true);
         rule.max_bytes = limits.component_bytes as u64;
         Ok(Self {
-            subject,
+            source,
             rule,
             grant: Grant {
                 limits,
@@ -99,26 +101,28 @@ impl Terms {
     }
 }
 
-fn subject(spec: &SchemaPluginSpec) -> Result<Subject, Rejection> {
+fn plugin_source(spec: &SchemaPluginSpec) -> Result<PluginSource, Diagnostic> {
     match (&spec.reference, &spec.proposal_prefix) {
         (Some(text), None) => match text.parse() {
-            Ok(reference) => Ok(Subject::Plugin(reference)),
-            Err(error) => Err(refuse(
+            Ok(reference) => Ok(PluginSource::Reference(reference)),
+            Err(error) => Err(reject(
                 FieldPath::spec().field("reference"),
                 error,
                 "correct the reference",
             )),
         },
-        (None, Some(prefix)) => Ok(Subject::Proposals(prefix.trim_end_matches('/').to_owned())),
-        _ => Err(refuse(
+        (None, Some(prefix)) => Ok(PluginSource::ProposalPrefix(
+            prefix.trim_end_matches('/').to_owned(),
+        )),
+        _ => Err(reject(
             FieldPath::spec(),
-            "it names neither a plugin nor a prefix, or both",
+            "exactly one of reference and proposalPrefix must be set",
             "set one of reference and proposalPrefix",
         )),
     }
 }
 
-fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verification, Rejection> {
+fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verification, Diagnostic> {
     let Some(Verify {
         level,
         keys,
@@ -131,7 +135,7 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
     for (position, pem) in keys.iter().flatten().enumerate() {
         let key = PublicKey::from_pem(pem).map_err(|error| {
             let field = path.field("keys").index(position);
-            refuse(field, error, "put the content of cosign.pub there")
+            reject(field, error, "use the content of cosign.pub")
         })?;
         trusted.push(key);
     }
@@ -146,7 +150,7 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
     })
 }
 
-fn limits(asked: Option<&PluginLimits>, path: &FieldPath) -> Result<Limits, Rejection> {
+fn limits(stated: Option<&PluginLimits>, path: &FieldPath) -> Result<Limits, Diagnostic> {
     let mut limits = Limits::default();
     let Some(PluginLimits {
         fuel,
@@ -154,7 +158,7 @@ fn limits(asked: Option<&PluginLimits>, path: &FieldPath) -> Result<Limits, Reje
         wall_clock_millis,
         output,
         component,
-    }) = asked
+    }) = stated
     else {
         return Ok(limits);
     };
@@ -171,15 +175,15 @@ fn limits(asked: Option<&PluginLimits>, path: &FieldPath) -> Result<Limits, Reje
     ] {
         if let Some(Quantity(text)) = quantity {
             *limit = bytes_of(text).ok_or_else(|| {
-                let problem = format!("{text:?} is no size in bytes");
-                refuse(path.field(name), problem, "write it as 4Mi")
+                let problem = format!("{text:?} is not a valid size in bytes");
+                reject(path.field(name), problem, "write it like \"4Mi\"")
             })?;
         }
     }
     Ok(limits)
 }
 
-/// A size as Kubernetes writes it.
+/// Parses a Kubernetes quantity as a number of bytes.
 fn bytes_of(text: &str) -> Option<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: usize = match &text[digits.len()..] {
@@ -195,12 +199,8 @@ fn bytes_of(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-fn refuse(field: FieldPath, problem: impl ToString, fix: &str) -> Rejection {
-    Rejection {
-        field,
-        problem: problem.to_string(),
-        fix: fix.to_owned(),
-    }
+fn reject(field: FieldPath, problem: impl ToString, fix: &str) -> Diagnostic {
+    Diagnostic::error(field, problem.to_string(), fix)
 }
 
 #[cfg(test)]
@@ -212,47 +212,50 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_becomes_a_rule_limits_and_a_mirror_of_its_folder() {
-        let terms = Terms::of(&spec(serde_json::json!({
+    fn a_spec_is_converted_to_a_rule_limits_and_a_mirror() {
+        let checked = CheckedSpec::new(&spec(serde_json::json!({
             "reference": "quay.io/acme/adapters/x:1",
             "requireDigest": true,
             "limits": { "memory": "32Mi", "component": "1Mi", "fuel": 7 },
             "mirror": "mirror.local:5000/acme",
         })))
-        .expect("good terms");
-        assert_eq!(terms.rule.prefix, "quay.io/acme/adapters/x");
-        assert!(terms.rule.require_digest);
-        assert_eq!(terms.rule.max_bytes, 1 << 20);
+        .expect("a valid spec");
+        assert_eq!(checked.rule.prefix, "quay.io/acme/adapters/x");
+        assert!(checked.rule.require_digest);
+        assert_eq!(checked.rule.max_bytes, 1 << 20);
         assert_eq!(
-            (terms.grant.limits.memory_bytes, terms.grant.limits.fuel),
+            (checked.grant.limits.memory_bytes, checked.grant.limits.fuel),
             (32 << 20, 7)
         );
-        let mirror = terms.mirror.expect("a mirror");
+        let mirror = checked.mirror.expect("a mirror");
         assert_eq!(mirror.from, "quay.io/acme/adapters");
-        assert_eq!(terms.grant.worlds.len(), 2);
+        assert_eq!(checked.grant.worlds.len(), 2);
     }
 
     #[test]
-    fn every_sample_has_good_terms() {
+    fn every_sample_has_a_valid_spec() {
         for sample in [
             include_str!("../../../../samples/plugins/signed.yaml"),
             include_str!("../../../../samples/plugins/air-gap.yaml"),
             include_str!("../../../../samples/plugins/proposals.yaml"),
         ] {
             let resource = llsd_render::yaml::read(sample).expect("YAML");
-            Terms::of(&spec(resource["spec"].clone())).expect("good terms");
+            CheckedSpec::new(&spec(resource["spec"].clone())).expect("a valid spec");
         }
     }
 
     #[test]
-    fn every_problem_of_a_spec_is_named_by_its_field() {
-        let refused = Terms::of(&spec(serde_json::json!({
+    fn every_problem_of_a_spec_is_reported_with_its_field() {
+        let diagnostics = CheckedSpec::new(&spec(serde_json::json!({
             "reference": "https://quay.io/x",
             "verify": { "level": "enforce", "keys": ["no key"] },
             "limits": { "memory": "lots" },
         })))
-        .expect_err("bad terms");
-        let fields: Vec<_> = refused.iter().map(|one| one.field.to_string()).collect();
+        .expect_err("an invalid spec");
+        let fields: Vec<_> = diagnostics
+            .iter()
+            .map(|one| one.field.to_string())
+            .collect();
         assert_eq!(
             fields,
             [
@@ -261,7 +264,7 @@ mod tests {
                 "spec.verify.keys[0]"
             ]
         );
-        let neither = Terms::of(&SchemaPluginSpec::default()).expect_err("nothing named");
+        let neither = CheckedSpec::new(&SchemaPluginSpec::default()).expect_err("an invalid spec");
         assert!(neither.to_string().contains("reference and proposalPrefix"));
     }
 }

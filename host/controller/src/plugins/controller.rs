@@ -1,10 +1,10 @@
-//! One pass over one `SchemaPlugin`.
+//! Watches and reconciles `SchemaPlugin`s.
 //!
-//! Every replica has the plugins in use, for its webhooks. Only the one that leads asks registries,
-//! decides and writes; the others load what its status says.
+//! Every replica loads the plugins in use, for its webhooks. Only the leader fetches, decides and
+//! writes; the other replicas load what the status names.
 //!
-//! The version in use is replaced only by one that went through every step. Whatever fails leaves it
-//! where it is, and the status says which step failed and why.
+//! Only a version that passed every step replaces the version in use. If a step fails, the version in
+//! use stays, and the status reports the step and the error.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -14,132 +14,100 @@ use std::time::Duration;
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{self, Action, Controller};
-use kube::runtime::reflector::Store;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use llsd_api::SchemaPlugin;
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::schema_plugin::SchemaPluginStatus;
-use llsd_plugin::Host;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::adopt::Adoption;
+use super::checked_spec::{CheckedSpec, PluginSource};
+use super::context::{Context, Guarded, SchemaPluginOptions};
 use super::events::transitions;
-use super::shadow::Resources;
-use super::status::{Progress, conditions};
-use super::take_over::Pass;
-use super::terms::{Subject, Terms};
-use super::{Plugins, changes};
-use crate::configuration::Registries;
-use crate::metrics::Metrics;
-use crate::report::Events;
+use super::progress::Progress;
+use super::promotion::Promotion;
+use super::status::set_conditions;
+use crate::active_plugins::{ActivePlugins, changes};
 
-/// A tag is asked for again.
+/// Requeue delay after a success: a tag may point to a new version.
 const POLL: Duration = Duration::from_secs(300);
-/// A registry that did not answer is asked again.
+/// Requeue delay after a transient failure.
 const RETRY: Duration = Duration::from_secs(10);
-/// An API server that did not list the `SchemaPlugin`s is asked again: everybody waits.
-const RESTORE: Duration = Duration::from_secs(1);
-/// What somebody has to mend is tried again: nobody tells us of a push or a signature.
+/// Delay between attempts to restore the plugins in use, which all reconciliations wait for.
+const RESTORE_RETRY: Duration = Duration::from_secs(1);
+/// Requeue delay after any other failure. Registries do not notify about a push or a signature.
 const RECHECK: Duration = Duration::from_secs(60);
 
-/// What the controller of `SchemaPlugin`s works with.
-pub(crate) struct PluginSettings {
-    pub(crate) client: Client,
-    pub(crate) registries: Arc<Registries>,
-    pub(crate) host: Host,
-    /// The operator's own namespace: kept bytes, and references without a namespace.
-    pub(crate) namespace: String,
-    /// Which `SchemaPlugin`s are ours; all when absent.
-    pub(crate) selector: Option<String>,
-    /// What a new version is compared by before it takes over.
-    pub(crate) resources: Resources,
-    pub(crate) events: Arc<Events>,
-    pub(crate) metrics: Arc<Metrics>,
-}
-
-/// Why a pass ended early.
+/// Why a reconciliation failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the SchemaPlugin could not be read: {0}")]
+    #[error("failed to parse the SchemaPlugin: {0}")]
     Unreadable(String),
-    #[error("the API server did not take the status of the SchemaPlugin")]
+    #[error("failed to write the status of the SchemaPlugin")]
     Status(#[source] Box<kube::Error>),
 }
 
-type Guarded = DeserializeGuard<SchemaPlugin>;
-
-pub(super) struct Context {
-    pub(super) settings: PluginSettings,
-    pub(super) plugins: Arc<Plugins>,
-    /// Every `SchemaPlugin`: the longest prefix among them decides about a proposal.
-    store: Store<Guarded>,
-    /// Whether this replica writes.
-    leads: watch::Receiver<bool>,
-    /// The uids of those that were deleted. `store` may be told of it later.
-    gone: watch::Receiver<BTreeSet<String>>,
-}
-
-/// Serves `SchemaPlugin`s until it is dropped. A pass may be cut anywhere: the next one starts from
-/// what the status and the kept bytes say.
+/// Serves `SchemaPlugin`s until the future is dropped. A reconciliation may be interrupted anywhere,
+/// because the next one starts from the status and the stored components.
 pub(crate) async fn serve_schema_plugins(
-    settings: PluginSettings,
-    plugins: Arc<Plugins>,
-    leads: watch::Receiver<bool>,
+    options: SchemaPluginOptions,
+    plugins: Arc<ActivePlugins>,
+    is_leader: watch::Receiver<bool>,
 ) {
-    settings.restore(&plugins).await;
-    let api = Api::<Guarded>::all(settings.client.clone());
-    let mut watched = watcher::Config::default();
-    if let Some(selector) = &settings.selector {
-        watched = watched.labels(selector);
+    restore(&options, &plugins).await;
+    let api = Api::<Guarded>::all(options.client.clone());
+    let mut selected = watcher::Config::default();
+    if let Some(selector) = &options.selector {
+        selected = selected.labels(selector);
     }
-    let of_deleted = Api::all(settings.client.clone());
-    let (forgotten, gone) = watch::channel(BTreeSet::new());
-    let deleted = forget_deleted(of_deleted, watched.clone(), plugins.clone(), forgotten);
-    let controller = Controller::new(api, watched);
+    let metadata_api = Api::all(options.client.clone());
+    let (sender, deleted) = watch::channel(BTreeSet::new());
+    let deletions = watch_deletions(metadata_api, selected.clone(), plugins.clone(), sender);
+    let controller = Controller::new(api, selected);
     let context = Arc::new(Context {
-        settings,
+        options,
         plugins: plugins.clone(),
         store: controller.store(),
-        leads: leads.clone(),
-        gone: gone.clone(),
+        is_leader: is_leader.clone(),
+        deleted: deleted.clone(),
     });
-    let serving = controller
+    let reconciliations = controller
         .reconcile_all_on(plugins.faults.changes())
         .reconcile_all_on(plugins.proposals.changes())
-        .reconcile_all_on(changes(leads))
-        .reconcile_all_on(changes(gone))
+        .reconcile_all_on(changes(is_leader))
+        .reconcile_all_on(changes(deleted))
         .run(reconcile, error_policy, context)
         .for_each(|outcome| {
             match outcome {
                 Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
-                // Told of by `forget_deleted`.
+                // `watch_deletions` handles it.
                 Err(controller::Error::ObjectNotFound(_)) => {}
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "not reconciled");
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "failed to reconcile a SchemaPlugin");
                 }
             }
             std::future::ready(())
         });
     tokio::select! {
-        () = serving => {}
-        () = deleted => {}
+        () = reconciliations => {}
+        () = deletions => {}
     }
 }
 
-/// Empties the places of `SchemaPlugin`s that are gone, of which a controller is not told. Another of
-/// the same name may have filled its place already, so `forgotten` asks for passes.
-async fn forget_deleted(
+/// Empties the slots of deleted `SchemaPlugin`s, which a controller does not report. A new one of the
+/// same name may already use its slot, so `deleted` triggers reconciliations.
+async fn watch_deletions(
     api: Api<PartialObjectMeta<SchemaPlugin>>,
-    watched: watcher::Config,
-    plugins: Arc<Plugins>,
-    forgotten: watch::Sender<BTreeSet<String>>,
+    selected: watcher::Config,
+    plugins: Arc<ActivePlugins>,
+    deleted: watch::Sender<BTreeSet<String>>,
 ) {
-    let mut events = pin!(watcher(api, watched).default_backoff());
+    let mut events = pin!(watcher(api, selected).default_backoff());
     let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {
         match event {
@@ -147,13 +115,13 @@ async fn forget_deleted(
             Ok(Event::InitApply(one)) => {
                 listed.insert(one.name_any());
             }
-            Ok(Event::InitDone) => plugins.set.keep_only(&listed),
-            Ok(Event::Delete(gone)) => {
-                forgotten.send_modify(|all| all.extend(gone.uid()));
-                plugins.set.retain(&gone.name_any(), &[]);
+            Ok(Event::InitDone) => plugins.set.retain_schema_plugins(&listed),
+            Ok(Event::Delete(one)) => {
+                deleted.send_modify(|all| all.extend(one.uid()));
+                plugins.set.retain_slots(&one.name_any(), &[]);
             }
             Ok(Event::Apply(_)) => {}
-            Err(error) => tracing::debug!(%error, "the watch of SchemaPlugins starts again"),
+            Err(error) => tracing::debug!(%error, "watch of SchemaPlugins failed, restarting it"),
         }
     }
 }
@@ -163,76 +131,87 @@ async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, E
         .0
         .as_ref()
         .map_err(|invalid| Error::Unreadable(invalid.error.clone()))?;
-    let action = serve(resource, &ctx).await;
-    let is_gone = |uid: String| ctx.gone.borrow().contains(&uid);
-    if resource.uid().is_some_and(is_gone) {
-        // Deleted before this pass put something into its place.
-        ctx.plugins.set.retain(&resource.name_any(), &[]);
+    let action = reconcile_one(resource, &ctx).await;
+    let is_deleted = |uid: String| ctx.deleted.borrow().contains(&uid);
+    if resource.uid().is_some_and(is_deleted) {
+        // It was deleted before this reconciliation filled its slot.
+        ctx.plugins.set.retain_slots(&resource.name_any(), &[]);
     }
     action
 }
 
-async fn serve(resource: &SchemaPlugin, ctx: &Context) -> Result<Action, Error> {
+async fn reconcile_one(resource: &SchemaPlugin, ctx: &Context) -> Result<Action, Error> {
     if resource.metadata.deletion_timestamp.is_some() {
-        ctx.plugins.set.retain(&resource.name_any(), &[]);
+        ctx.plugins.set.retain_slots(&resource.name_any(), &[]);
         return Ok(Action::await_change());
     }
-    if !*ctx.leads.borrow() {
-        return Ok(follow(resource, ctx).await);
+    if !*ctx.is_leader.borrow() {
+        return Ok(load_from_status(resource, ctx).await);
     }
     let old = resource.status.clone().unwrap_or_default();
     let mut status = old.clone();
-    let generation = resource.metadata.generation;
-    if old.observed_generation == generation {
-        ctx.plugins.faults.remember(&old.quarantined);
+    if old.observed_generation == resource.metadata.generation {
+        ctx.plugins.faults.quarantine(&old.quarantined);
     } else {
-        // Another spec may grant what was missing.
-        ctx.plugins.faults.forgive(&old.quarantined);
+        // The new spec may raise the limit that was exceeded.
+        ctx.plugins.faults.release(&old.quarantined);
         status.quarantined.clear();
     }
-    let now = Timestamp::now();
-    // Kubernetes writes whole seconds; with a fraction the status would never equal what is stored.
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let action = match Terms::of(&resource.spec) {
-        Err(rejections) => {
-            follow(resource, ctx).await;
-            let progress = Progress::Refused(rejections.to_string());
-            conditions(&mut status, generation, &progress, None, now);
-            Action::await_change()
+    let action = promote(resource, ctx, &mut status).await;
+    if status != old && write_status(ctx, resource, &status).await? {
+        let transitions = transitions(&old, &status);
+        for one in &transitions {
+            ctx.options.metrics.count_plugin_transition(&one.reason);
         }
-        Ok(terms) => {
-            let pass = Pass::new(ctx, resource, &terms, now);
-            let outcome = match &terms.subject {
-                Subject::Plugin(reference) => pass.named(reference, &mut status).await,
-                Subject::Proposals(_) => pass.proposed(&ctx.prefixes(), &mut status).await,
-            };
-            if let Some((progress, verdict)) = &outcome {
-                conditions(&mut status, generation, progress, verdict.as_ref(), now);
-            }
-            Action::requeue(match outcome {
-                Some((Progress::Stopped(error), _)) if error.is_transient() => RETRY,
-                Some((Progress::Stopped(_), _)) => RECHECK,
-                _ => POLL,
-            })
-        }
-    };
-    if status != old && ctx.write(resource, &status).await? {
-        let told = transitions(&old, &status);
-        for one in &told {
-            ctx.settings.metrics.count_plugin_transition(&one.reason);
-        }
-        ctx.settings
+        ctx.options
             .events
-            .tell(told, &resource.object_ref(&()))
+            .publish(transitions, &resource.object_ref(&()))
             .await;
     }
     Ok(action)
 }
 
-/// Uses what the status says is in use.
-async fn follow(resource: &SchemaPlugin, ctx: &Context) -> Action {
-    let adoption = ctx.settings.adoption(&ctx.plugins);
-    match adoption.one(resource).await.is_empty() {
+/// Puts the newest versions into use, and sets the status.
+async fn promote(
+    resource: &SchemaPlugin,
+    ctx: &Context,
+    status: &mut SchemaPluginStatus,
+) -> Action {
+    let generation = resource.metadata.generation;
+    let now = Timestamp::now();
+    // Kubernetes stores whole seconds. With a fraction, the status would never equal the stored one.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let spec = match CheckedSpec::new(&resource.spec) {
+        Ok(spec) => spec,
+        Err(diagnostics) => {
+            load_from_status(resource, ctx).await;
+            let progress = Progress::InvalidSpec(diagnostics.to_string());
+            set_conditions(status, generation, &progress, None, now);
+            return Action::await_change();
+        }
+    };
+    let promotion = Promotion::new(ctx, resource, &spec, now);
+    let outcome = match &spec.source {
+        PluginSource::Reference(reference) => promotion.promote_named(reference, status).await,
+        PluginSource::ProposalPrefix(_) => {
+            let specs = ctx.proposal_specs();
+            promotion.promote_proposed(&specs, status).await
+        }
+    };
+    if let Some((progress, signature)) = &outcome {
+        set_conditions(status, generation, progress, signature.as_ref(), now);
+    }
+    Action::requeue(match outcome {
+        Some((Progress::Failed(error), _)) if error.is_transient() => RETRY,
+        Some((Progress::Failed(_), _)) => RECHECK,
+        _ => POLL,
+    })
+}
+
+/// Loads the versions that the status names.
+async fn load_from_status(resource: &SchemaPlugin, ctx: &Context) -> Action {
+    let restorer = ctx.options.restorer(&ctx.plugins);
+    match restorer.restore(resource).await.is_empty() {
         true => Action::await_change(),
         false => Action::requeue(RETRY),
     }
@@ -242,70 +221,48 @@ fn error_policy(_: Arc<Guarded>, _: &Error, _: Arc<Context>) -> Action {
     Action::requeue(RETRY)
 }
 
-impl PluginSettings {
-    /// Uses what was in use before this start. What the cluster does not have is left to registries.
-    async fn restore(&self, plugins: &Plugins) {
-        let adoption = self.adoption(plugins);
-        while let Err(error) = adoption.all(self.selector.as_deref()).await {
-            if matches!(&error, kube::Error::Api(answer) if answer.is_not_found()) {
-                // Nobody has installed the definition, so that nothing was in use.
-                break;
-            }
-            tracing::warn!(%error, "the API server did not list the SchemaPlugins");
-            tokio::time::sleep(RESTORE).await;
+/// Loads the plugins that were in use before the operator started. Those that are not stored in the
+/// cluster are fetched from their registries later.
+async fn restore(options: &SchemaPluginOptions, plugins: &ActivePlugins) {
+    let restorer = options.restorer(plugins);
+    while let Err(error) = restorer.restore_all(options.selector.as_deref()).await {
+        if matches!(&error, kube::Error::Api(status) if status.is_not_found()) {
+            // The CRD is not installed, so no plugin was in use.
+            break;
         }
-        plugins.restored.send_replace(true);
+        tracing::warn!(%error, "failed to list the SchemaPlugins, retrying");
+        tokio::time::sleep(RESTORE_RETRY).await;
     }
-
-    fn adoption<'a>(&'a self, plugins: &'a Plugins) -> Adoption<'a> {
-        Adoption {
-            client: &self.client,
-            host: &self.host,
-            namespace: &self.namespace,
-            plugins,
-        }
-    }
+    plugins.mark_restored();
 }
 
-impl Context {
-    /// The terms of every `SchemaPlugin` that lets images propose.
-    fn prefixes(&self) -> Vec<Terms> {
-        let all = self.store.state();
-        let specs = all.iter().filter_map(|one| one.0.as_ref().ok());
-        let terms = specs.filter_map(|one| Terms::of(&one.spec).ok());
-        terms
-            .filter(|terms| matches!(terms.subject, Subject::Proposals(_)))
-            .collect()
-    }
-
-    /// Writes the status; whether it was taken.
-    async fn write(
-        &self,
-        resource: &SchemaPlugin,
-        status: &SchemaPluginStatus,
-    ) -> Result<bool, Error> {
-        let name = resource.name_any();
-        let document = json!({
-            "apiVersion": SchemaPlugin::api_version(&()),
-            "kind": SchemaPlugin::kind(&()),
-            "metadata": { "name": name, "resourceVersion": resource.metadata.resource_version },
-            "status": status,
-        });
-        let api = Api::<SchemaPlugin>::all(self.settings.client.clone());
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        match api
-            .patch_status(&name, &parameters, &Patch::Apply(&document))
-            .await
-        {
-            Ok(_) => Ok(true),
-            // It was deleted meanwhile, perhaps before this pass put something into its place.
-            Err(kube::Error::Api(answer)) if answer.is_not_found() => {
-                self.plugins.set.retain(&name, &[]);
-                Ok(false)
-            }
-            // It was changed meanwhile: soon there is another pass.
-            Err(kube::Error::Api(answer)) if answer.is_conflict() => Ok(false),
-            Err(error) => Err(Error::Status(Box::new(error))),
+/// Writes the status. Returns false if the `SchemaPlugin` was deleted or changed meanwhile.
+async fn write_status(
+    ctx: &Context,
+    resource: &SchemaPlugin,
+    status: &SchemaPluginStatus,
+) -> Result<bool, Error> {
+    let name = resource.name_any();
+    let document = json!({
+        "apiVersion": SchemaPlugin::api_version(&()),
+        "kind": SchemaPlugin::kind(&()),
+        "metadata": { "name": name, "resourceVersion": resource.metadata.resource_version },
+        "status": status,
+    });
+    let api = Api::<SchemaPlugin>::all(ctx.options.client.clone());
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    match api
+        .patch_status(&name, &parameters, &Patch::Apply(&document))
+        .await
+    {
+        Ok(_) => Ok(true),
+        // It was deleted, possibly before this reconciliation filled its slot.
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            ctx.plugins.set.retain_slots(&name, &[]);
+            Ok(false)
         }
+        // It changed and is reconciled again.
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+        Err(error) => Err(Error::Status(Box::new(error))),
     }
 }

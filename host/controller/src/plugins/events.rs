@@ -1,40 +1,41 @@
-//! What is worth telling about a `SchemaPlugin`: versions that come, and why they do not. Pure.
+//! Selects the transitions of a `SchemaPlugin` that are worth an event.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use llsd_api::conditions::plugin_condition as condition;
 use llsd_api::schema_plugin::{LoadedPlugin, SchemaPluginStatus};
 
-use super::status::{AUDITED, IN_USE};
-use super::take_over::QUARANTINED;
-use crate::report::Transition;
+use super::progress::{IN_USE, QUARANTINED, quarantine_message};
+use super::status::AUDITED;
+use crate::process::Transition;
 
-/// What became other than it was.
+/// The transitions from an old to a new status.
 pub(super) fn transitions(old: &SchemaPluginStatus, new: &SchemaPluginStatus) -> Vec<Transition> {
-    let mut told = Vec::new();
-    let seen = |status| in_use(status).chain(status.candidate.iter());
-    for one in seen(new).filter(|one| !one.signed_by.is_empty()) {
-        if !seen(old).any(|known| known.component_digest == one.component_digest) {
+    let mut transitions = Vec::new();
+    let loaded = |status| in_use(status).chain(status.candidate.iter());
+    for one in loaded(new).filter(|one| !one.signed_by.is_empty()) {
+        if !loaded(old).any(|known| known.component_digest == one.component_digest) {
             let note = format!("{} is signed by {}", label(one), one.signed_by.join(", "));
-            told.push(normal(condition::VERIFIED, note));
+            transitions.push(normal(condition::VERIFIED, note));
         }
     }
     for one in in_use(new) {
         if !in_use(old).any(|known| known.component_digest == one.component_digest) {
-            told.push(normal(IN_USE, format!("{} is in use", label(one))));
+            transitions.push(normal(IN_USE, format!("{} is in use", label(one))));
         }
     }
     for digest in &new.quarantined {
         if !old.quarantined.contains(digest) {
-            let note = format!("{digest} failed too often and is not used again");
-            told.push(warning(QUARANTINED, &note));
+            let note = quarantine_message(digest);
+            transitions.push(warning(QUARANTINED, &note));
         }
     }
-    let audited = news(old, new, condition::VERIFIED).filter(|one| one.reason == AUDITED);
-    let stopped = news(old, new, condition::PROMOTED)
+    let audited =
+        changed_condition(old, new, condition::VERIFIED).filter(|one| one.reason == AUDITED);
+    let failed = changed_condition(old, new, condition::PROMOTED)
         .filter(|one| one.status == "False" && one.reason != QUARANTINED);
-    let troubles = audited.into_iter().chain(stopped);
-    told.extend(troubles.map(|one| warning(&one.reason, &one.message)));
-    told
+    let problems = audited.into_iter().chain(failed);
+    transitions.extend(problems.map(|one| warning(&one.reason, &one.message)));
+    transitions
 }
 
 fn in_use(status: &SchemaPluginStatus) -> impl Iterator<Item = &LoadedPlugin> {
@@ -45,16 +46,16 @@ fn in_use(status: &SchemaPluginStatus) -> impl Iterator<Item = &LoadedPlugin> {
     status.current.iter().chain(proposed)
 }
 
-/// A condition that says something else than before.
-fn news<'a>(
+/// A condition whose reason or message changed.
+fn changed_condition<'a>(
     old: &SchemaPluginStatus,
     new: &'a SchemaPluginStatus,
     kind: &str,
 ) -> Option<&'a Condition> {
     let before = old.conditions.iter().find(|one| one.type_ == kind);
     let now = new.conditions.iter().find(|one| one.type_ == kind)?;
-    let said = |one: &Condition| (one.reason.clone(), one.message.clone());
-    (before.map(said) != Some(said(now))).then_some(now)
+    let content = |one: &Condition| (one.reason.clone(), one.message.clone());
+    (before.map(content) != Some(content(now))).then_some(now)
 }
 
 fn label(plugin: &LoadedPlugin) -> String {
@@ -88,7 +89,8 @@ fn warning(reason: &str, note: &str) -> Transition {
 mod tests {
     use jiff::Timestamp;
 
-    use super::super::status::{Progress, conditions};
+    use super::super::progress::Progress;
+    use super::super::status::set_conditions;
     use super::*;
 
     fn version(digest: &str) -> LoadedPlugin {
@@ -110,38 +112,38 @@ mod tests {
             candidate: candidate.map(version),
             ..SchemaPluginStatus::default()
         };
-        conditions(&mut status, Some(1), progress, None, Timestamp::UNIX_EPOCH);
+        set_conditions(&mut status, Some(1), progress, None, Timestamp::UNIX_EPOCH);
         status
     }
 
-    fn told(old: &SchemaPluginStatus, new: &SchemaPluginStatus) -> Vec<String> {
+    fn published(old: &SchemaPluginStatus, new: &SchemaPluginStatus) -> Vec<String> {
         let all = transitions(old, new).into_iter();
         all.map(|one| format!("{}{}", one.reason, if one.is_warning { "!" } else { "" }))
             .collect()
     }
 
     #[test]
-    fn a_version_is_told_when_it_comes_when_it_waits_and_when_it_is_put_aside_and_only_then() {
+    fn a_version_has_events_when_it_is_put_into_use_held_back_or_quarantined() {
         let nothing = SchemaPluginStatus::default();
         let first = status(Some("sha256:1"), None, &Progress::InUse);
-        assert_eq!(told(&nothing, &first), ["Verified", "InUse"]);
-        assert!(told(&first, &first).is_empty());
-        let waits = Progress::Waits("ShadowDiff", "2 change".to_owned());
-        let held = status(Some("sha256:1"), Some("sha256:2"), &waits);
-        assert_eq!(told(&first, &held), ["Verified", "ShadowDiff!"]);
+        assert_eq!(published(&nothing, &first), ["Verified", "InUse"]);
+        assert!(published(&first, &first).is_empty());
+        let held = Progress::Held("ShadowDiff", "2 change".to_owned());
+        let waiting = status(Some("sha256:1"), Some("sha256:2"), &held);
+        assert_eq!(published(&first, &waiting), ["Verified", "ShadowDiff!"]);
         let second = status(Some("sha256:2"), None, &Progress::InUse);
-        assert_eq!(told(&held, &second), ["InUse"]);
-        let aside = Progress::Waits(QUARANTINED, "no".to_owned());
+        assert_eq!(published(&waiting, &second), ["InUse"]);
+        let quarantined = Progress::Held(QUARANTINED, "no".to_owned());
         let reverted = SchemaPluginStatus {
             quarantined: vec!["sha256:2".to_owned()],
-            ..status(Some("sha256:1"), Some("sha256:2"), &aside)
+            ..status(Some("sha256:1"), Some("sha256:2"), &quarantined)
         };
         assert_eq!(
-            told(&second, &reverted),
+            published(&second, &reverted),
             ["Verified", "InUse", "Quarantined!"]
         );
-        let refused = Progress::Refused("spec.reference: no".to_owned());
-        let refused = status(None, None, &refused);
-        assert_eq!(told(&nothing, &refused), ["BadSpec!"]);
+        let invalid = Progress::InvalidSpec("spec.reference: no".to_owned());
+        let rejected = status(None, None, &invalid);
+        assert_eq!(published(&nothing, &rejected), ["BadSpec!"]);
     }
 }

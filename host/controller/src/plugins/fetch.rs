@@ -1,4 +1,4 @@
-//! From a reference to a loaded plugin, under the terms of a `SchemaPlugin`.
+//! Fetches and loads a plugin as the spec of a `SchemaPlugin` allows.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +10,42 @@ use llsd_plugin::{Host, Plugin};
 use llsd_registry::{Cause, Keyring, Policy, PullError, PulledPlugin, Reference, Registry, Stage};
 use llsd_render::adapter::Adapter;
 
-use super::load_pulled;
-use super::terms::{Grant, Terms};
+use super::checked_spec::{CheckedSpec, Grant};
+use super::load::load_pulled;
 
-/// The key of a CA bundle's ConfigMap.
+/// The key of the CA bundle in its ConfigMap.
 const CA_KEY: &str = "ca.crt";
 
-/// What fetching needs.
+/// Fetches plugins.
 pub(super) struct Fetcher<'a> {
     pub(super) client: &'a Client,
     pub(super) registry: Registry,
     pub(super) host: &'a Host,
-    /// The operator's own.
+    /// The operator's own namespace.
     pub(super) namespace: &'a str,
 }
 
-/// A plugin that came all the way.
+/// A plugin that was fetched and loaded.
 pub(super) struct Fetched {
     pub(super) pulled: PulledPlugin,
     pub(super) plugin: Plugin,
-    /// Whether it is the one in use.
+    /// Whether it is already in use.
     pub(super) is_in_use: bool,
 }
 
 impl Fetcher<'_> {
-    /// Goes through every step. `in_use` is what would be replaced, loaded under the same terms: the same
-    /// bytes are not loaded again.
+    /// Fetches and loads the newest version. `in_use` was loaded with the same spec; if the component
+    /// is the same, it is not loaded again.
     pub(super) async fn fetch(
         &self,
         reference: &Reference,
-        terms: &Terms,
+        spec: &CheckedSpec,
         in_use: Option<Plugin>,
     ) -> Result<Fetched, PullError> {
-        let registry = self.registry(reference, terms).await?;
-        let keyring = self.keyring(reference, terms).await?;
+        let registry = self.registry(reference, spec).await?;
+        let keyring = self.keyring(reference, spec).await?;
         let policy = Policy {
-            rules: vec![terms.rule.clone()],
+            rules: vec![spec.rule.clone()],
         };
         let pulled = registry.pull_plugin(reference, &keyring, &policy).await?;
         let digest = pulled.layer_digest.to_string();
@@ -53,7 +53,7 @@ impl Fetcher<'_> {
         let is_in_use = in_use.is_some();
         let plugin = match in_use {
             Some(plugin) => plugin,
-            None => load(self.host, reference, &pulled.bytes, &terms.grant).await?,
+            None => load(self.host, reference, &pulled.bytes, &spec.grant).await?,
         };
         Ok(Fetched {
             pulled,
@@ -62,25 +62,29 @@ impl Fetcher<'_> {
         })
     }
 
-    async fn registry(&self, reference: &Reference, terms: &Terms) -> Result<Registry, PullError> {
-        if terms.ca_bundle.is_none() && terms.mirror.is_none() {
+    async fn registry(
+        &self,
+        reference: &Reference,
+        spec: &CheckedSpec,
+    ) -> Result<Registry, PullError> {
+        if spec.ca_bundle.is_none() && spec.mirror.is_none() {
             return Ok(self.registry.clone());
         }
-        let authority = match &terms.ca_bundle {
-            Some(at) => self.authority(reference, at).await?,
+        let ca_bundle = match &spec.ca_bundle {
+            Some(at) => self.ca_bundle(reference, at).await?,
             None => String::new(),
         };
-        let adapted = self.registry.adapted(|settings| {
+        let adapted = self.registry.with_changed_settings(|settings| {
             settings.extra_ca.push(b'\n');
-            settings.extra_ca.extend(authority.as_bytes());
-            if let Some(mirror) = &terms.mirror {
+            settings.extra_ca.extend(ca_bundle.as_bytes());
+            if let Some(mirror) = &spec.mirror {
                 settings.mirrors = settings.mirrors.with(mirror.clone());
             }
         });
         adapted.map_err(|error| failed(reference, Stage::Resolve, error.to_string()))
     }
 
-    async fn authority(
+    async fn ca_bundle(
         &self,
         reference: &Reference,
         at: &NamespacedName,
@@ -88,38 +92,40 @@ impl Fetcher<'_> {
         let namespace = at.namespace.as_deref().unwrap_or(self.namespace);
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
         let problem = |what: String| failed(reference, Stage::Resolve, what);
-        let found = api.get_opt(&at.name).await.map_err(|error| {
-            problem(format!(
-                "the API server did not give the CA bundle: {error}"
-            ))
-        })?;
+        let found = api
+            .get_opt(&at.name)
+            .await
+            .map_err(|error| problem(format!("failed to get the CA bundle: {error}")))?;
         let text = found
             .and_then(|map| map.data)
             .and_then(|mut data| data.remove(CA_KEY));
         text.ok_or_else(|| {
             problem(format!(
-                "spec.caBundleRef: there is no ConfigMap {namespace}/{} with the key {CA_KEY}; create it",
+                "spec.caBundleRef: ConfigMap {namespace}/{} with key {CA_KEY:?} not found; create it",
                 at.name
             ))
         })
     }
 
-    async fn keyring(&self, reference: &Reference, terms: &Terms) -> Result<Keyring, PullError> {
+    async fn keyring(
+        &self,
+        reference: &Reference,
+        spec: &CheckedSpec,
+    ) -> Result<Keyring, PullError> {
         let mut keyring = Keyring::empty();
-        let Some(at) = &terms.pull_secret else {
+        let Some(at) = &spec.pull_secret else {
             return Ok(keyring);
         };
         let namespace = at.namespace.as_deref().unwrap_or(self.namespace);
         let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
         let problem = |what: String| failed(reference, Stage::Authenticate, what);
-        let found = api.get_opt(&at.name).await.map_err(|error| {
-            problem(format!(
-                "the API server did not give the pull secret: {error}"
-            ))
-        })?;
+        let found = api
+            .get_opt(&at.name)
+            .await
+            .map_err(|error| problem(format!("failed to get the pull secret: {error}")))?;
         let secret = found.ok_or_else(|| {
             problem(format!(
-                "spec.pullSecretRef: there is no Secret {namespace}/{}; create it",
+                "spec.pullSecretRef: Secret {namespace}/{} not found; create it",
                 at.name
             ))
         })?;
@@ -132,7 +138,7 @@ impl Fetcher<'_> {
     }
 }
 
-/// Loads bytes that were verified before.
+/// Loads a component that was verified before.
 pub(super) async fn load(
     host: &Host,
     reference: &Reference,
@@ -148,7 +154,7 @@ pub(super) async fn load(
     let world = world(&plugin);
     if !grant.worlds.contains(&world) {
         let problem = format!(
-            "it is a {}, and spec.worlds does not allow that",
+            "the plugin is a {}, which spec.worlds does not allow",
             name_of(world)
         );
         return Err(PullError::rejected(reference, Stage::Inspect, problem));
@@ -156,7 +162,7 @@ pub(super) async fn load(
     Ok(plugin)
 }
 
-/// The world of a plugin, in the words of the API.
+/// The world of a plugin.
 pub(super) fn world(plugin: &Plugin) -> World {
     match plugin.is_schema_adapter() {
         true => World::SchemaAdapter,

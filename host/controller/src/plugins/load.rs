@@ -1,23 +1,23 @@
-//! The last steps from a registry to a usable plugin: inspect → compile → dry-instantiate.
+//! Loads a pulled plugin: the steps inspect → compile → dry-instantiate.
 //!
-//! In: bytes that were pulled and verified, and the limits that the installer grants. Out: a plugin,
-//! or the step that refused the bytes. Blocks while it compiles.
+//! In: a component that was pulled and verified, and its limits. Out: a plugin, or the step that
+//! failed. Blocks while it compiles.
 
 use llsd_plugin::{Host, Limits, LoadError, Origin, Plugin};
 use llsd_registry::{PullError, Reference, Stage, chain};
 
-/// Loads a pulled plugin by every load rule.
+/// Loads a pulled plugin with all checks for plugins from outside.
 pub fn load_pulled(
     host: &Host,
     reference: &Reference,
     bytes: &[u8],
     limits: &Limits,
 ) -> Result<Plugin, PullError> {
-    host.load_within(bytes, Origin::Outside, limits)
+    host.load_with_limits(bytes, Origin::External, limits)
         .map_err(|error| PullError::rejected(reference, stage(&error), chain(&error)))
 }
 
-/// The step that a load rule belongs to.
+/// The step that a load error belongs to.
 fn stage(error: &LoadError) -> Stage {
     match error {
         LoadError::TooLarge { .. }

@@ -1,150 +1,149 @@
-//! How one version of the plugin that a `SchemaPlugin` names takes the place of another, and gives it
-//! back.
+//! Puts a new version of a plugin into use, and reverts to the previous one if it fails.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use llsd_api::SchemaPlugin;
 use llsd_api::schema_plugin::{LoadedPlugin, SchemaPluginStatus, ShadowSummary};
 use llsd_plugin::Plugin;
-use llsd_registry::{PullError, Reference, Verdict, chain};
+use llsd_registry::{PullError, Reference, SignatureStatus, chain};
 use llsd_render::adapter::Adapter;
 
-use super::Plugins;
-use super::adopt::load_kept;
-use super::controller::Context;
+use super::checked_spec::CheckedSpec;
+use super::context::Context;
 use super::fetch::{Fetched, Fetcher};
-use super::kept::Kept;
+use super::progress::Progress;
+use super::restore::load_stored;
 use super::rollout::held_back;
-use super::set::Place;
 use super::shadow::Resources;
-use super::status::{Progress, describe};
-use super::terms::Terms;
-use crate::metrics::Metrics;
+use super::status::describe;
+use super::stored_component::StoredComponents;
+use crate::active_plugins::{ActivePlugins, Slot};
+use crate::process::Metrics;
 
-/// Reason of a version that failed too often.
-pub(super) const QUARANTINED: &str = "Quarantined";
-/// As many as the status has room for.
-const MOST_QUARANTINED: usize = 16;
+/// The largest number of quarantined components that the CRD allows in the status.
+const MAX_QUARANTINED: usize = 16;
 
-/// What one pass works with.
-pub(super) struct Pass<'a> {
-    pub(super) plugins: &'a Plugins,
+/// One reconciliation of one `SchemaPlugin`.
+pub(super) struct Promotion<'a> {
+    pub(super) plugins: &'a ActivePlugins,
     pub(super) resource: &'a SchemaPlugin,
-    pub(super) terms: &'a Terms,
+    pub(super) spec: &'a CheckedSpec,
     fetcher: Fetcher<'a>,
-    kept: Kept<'a>,
+    stored: StoredComponents<'a>,
     resources: &'a Resources,
     metrics: &'a Metrics,
     pub(super) now: Timestamp,
 }
 
-/// How far it came, and what was said of the signatures; `None` when there was nothing to do.
-pub(super) type Outcome = Option<(Progress, Option<Verdict>)>;
+/// How far the newest version came, and the status of its signature; `None` if there was nothing to
+/// do.
+pub(super) type Outcome = Option<(Progress, Option<SignatureStatus>)>;
 
-/// What came of trying a version out that went through every other step.
-pub(super) struct Trial {
-    /// What it would change; absent: it was not worth a look.
+/// The result of the shadow step.
+pub(super) struct ShadowResult {
+    /// What the version would change; `None` if it was not compared.
     pub(super) summary: Option<ShadowSummary>,
-    /// Why it is not put into use by itself.
+    /// Why it is not put into use automatically.
     pub(super) held_back: Option<Progress>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> Promotion<'a> {
     pub(super) fn new(
         ctx: &'a Context,
         resource: &'a SchemaPlugin,
-        terms: &'a Terms,
+        spec: &'a CheckedSpec,
         now: Timestamp,
     ) -> Self {
-        let settings = &ctx.settings;
+        let options = &ctx.options;
         Self {
             plugins: &ctx.plugins,
             resource,
-            terms,
+            spec,
             fetcher: Fetcher {
-                client: &settings.client,
-                registry: settings.registries.current(),
-                host: &settings.host,
-                namespace: &settings.namespace,
+                client: &options.client,
+                registry: options.registries.current(),
+                host: &options.host,
+                namespace: &options.namespace,
             },
-            kept: Kept::new(&settings.client, &settings.namespace, resource),
-            resources: &settings.resources,
-            metrics: &settings.metrics,
+            stored: StoredComponents::new(&options.client, &options.namespace, resource),
+            resources: &options.resources,
+            metrics: &options.metrics,
             now,
         }
     }
 
-    /// The plugin that the resource names.
-    pub(super) async fn named(
+    /// Puts the newest version of the plugin that the `SchemaPlugin` names into use.
+    pub(super) async fn promote_named(
         &self,
         reference: &Reference,
         status: &mut SchemaPluginStatus,
     ) -> Outcome {
-        let place = self.place(None);
+        let slot = self.slot(None);
         self.plugins
             .set
-            .retain(&place.resource, std::slice::from_ref(&place));
-        let is_reverted = self.revert(&place, status).await;
-        self.restore(&place, status.current.as_ref()).await;
-        let in_use = self.in_use(&place, status);
-        if !is_reverted && is_settled(reference, status.current.as_ref(), &in_use) {
+            .retain_slots(&slot.schema_plugin, std::slice::from_ref(&slot));
+        let is_reverted = self.revert(&slot, status).await;
+        self.restore(&slot, status.current.as_ref()).await;
+        let in_use = self.in_use(&slot, status);
+        if !is_reverted && is_pinned_in_use(reference, status.current.as_ref(), &in_use) {
             return None;
         }
         let fetched = match self.fetch(reference, in_use).await {
             Ok(fetched) => fetched,
-            Err(error) => return Some((Progress::Stopped(error), None)),
+            Err(error) => return Some((Progress::Failed(error), None)),
         };
         let newest = describe(reference, &fetched.pulled, &fetched.plugin, self.now);
-        let verdict = Some(fetched.pulled.verdict.clone());
+        let signature = Some(fetched.pulled.signature_status.clone());
         if !is_same(status.current.as_ref(), &newest) {
-            let Trial { summary, held_back } = self.try_out(&place, &fetched.plugin).await?;
+            let ShadowResult { summary, held_back } = self.shadow(&slot, &fetched.plugin).await?;
             status.shadow = summary.or(status.shadow.take());
-            if let Some(waits) = held_back {
-                await_turn(status, newest);
-                return Some((waits, verdict));
+            if let Some(held) = held_back {
+                set_candidate(status, newest);
+                return Some((held, signature));
             }
         }
-        self.promote(place, &fetched).await;
-        record(status, newest);
-        self.tidy(status).await;
-        Some((Progress::InUse, verdict))
+        self.promote(slot, &fetched).await;
+        set_current(status, newest);
+        self.delete_unused(status).await;
+        Some((Progress::InUse, signature))
     }
 
-    /// Gives a place back to the version before, when the current one failed too often.
-    async fn revert(&self, place: &Place, status: &mut SchemaPluginStatus) -> bool {
+    /// Replaces a quarantined version by the previous one. Returns whether it did.
+    async fn revert(&self, slot: &Slot, status: &mut SchemaPluginStatus) -> bool {
         let Some(bad) = status.current.take_if(|one| self.is_quarantined(one)) else {
             return false;
         };
-        put_aside(status, bad.component_digest);
-        self.plugins.set.remove(place);
+        add_quarantined(status, bad.component_digest);
+        self.plugins.set.remove(slot);
         let previous = status.previous.take();
         if let Some(previous) = previous.filter(|one| !self.is_quarantined(one)) {
-            self.restore(place, Some(&previous)).await;
-            if self.plugins.set.at(place).is_some() {
+            self.restore(slot, Some(&previous)).await;
+            if self.plugins.set.at(slot).is_some() {
                 status.current = Some(previous);
             }
         }
         true
     }
 
-    /// Fills an empty place with the bytes kept in the cluster.
-    pub(super) async fn restore(&self, place: &Place, known: Option<&LoadedPlugin>) {
-        let Some(known) = known.filter(|_| self.plugins.set.at(place).is_none()) else {
+    /// Fills an empty slot with the component that is stored in the cluster.
+    pub(super) async fn restore(&self, slot: &Slot, known: Option<&LoadedPlugin>) {
+        let Some(known) = known.filter(|_| self.plugins.set.at(slot).is_none()) else {
             return;
         };
-        if let Ok(plugin) = load_kept(self.fetcher.host, &self.kept, known, &self.terms.grant).await
+        if let Ok(plugin) =
+            load_stored(self.fetcher.host, &self.stored, known, &self.spec.grant).await
         {
-            self.plugins.set.put(place.clone(), plugin);
+            self.plugins.set.put(slot.clone(), plugin);
         }
     }
 
-    /// Brings the newest version through every step but the last.
+    /// Fetches and loads the newest version: every step except shadow.
     pub(super) async fn fetch(
         &self,
         reference: &Reference,
         in_use: Option<Plugin>,
     ) -> Result<Fetched, PullError> {
-        let fetched = self.fetcher.fetch(reference, self.terms, in_use).await;
+        let fetched = self.fetcher.fetch(reference, self.spec, in_use).await;
         let outcome = fetched
             .as_ref()
             .map_or_else(PullError::reason, |_| "Succeeded");
@@ -152,81 +151,82 @@ impl<'a> Pass<'a> {
         fetched
     }
 
-    /// Puts a version into use, and its bytes into the cluster.
-    pub(super) async fn promote(&self, place: Place, fetched: &Fetched) {
+    /// Puts a version into use, and stores its component in the cluster.
+    pub(super) async fn promote(&self, slot: Slot, fetched: &Fetched) {
         let Fetched {
             pulled,
             plugin,
             is_in_use,
         } = fetched;
         if !is_in_use {
-            self.plugins.set.put(place, plugin.clone());
+            self.plugins.set.put(slot, plugin.clone());
         }
-        // Without them the next start has to wait for the registry, and goes on with what is built in
-        // until it answers.
-        if let Err(error) = self.kept.put(&pulled.bytes).await {
+        // If this fails, the next start needs the registry, and uses the built-in plugins until then.
+        if let Err(error) = self.stored.store(&pulled.bytes).await {
             let (digest, error) = (&pulled.layer_digest, chain(&error));
-            tracing::warn!(%digest, %error, "the plugin is not kept in the cluster");
+            tracing::warn!(%digest, %error, "failed to store the plugin in the cluster");
         }
     }
 
-    /// Deletes the bytes of versions that nobody can return to.
-    pub(super) async fn tidy(&self, status: &SchemaPluginStatus) {
+    /// Deletes the stored components that the status does not name.
+    pub(super) async fn delete_unused(&self, status: &SchemaPluginStatus) {
         let proposed = status.proposals.iter().map(|one| &one.plugin);
         let all = [&status.current, &status.previous]
             .into_iter()
             .chain(proposed);
-        let wanted = all
+        let used = all
             .flatten()
             .filter_map(|one| one.component_digest.parse().ok())
             .collect::<Vec<_>>();
-        if let Err(error) = self.kept.retain(&wanted).await {
-            tracing::warn!(error = chain(&error), "old versions stay in the cluster");
+        if let Err(error) = self.stored.retain(&used).await {
+            tracing::warn!(
+                error = chain(&error),
+                "failed to delete unused stored components"
+            );
         }
     }
 
-    /// Compares what every resource would become with a version in its place, and asks the installer's
-    /// rollout about it. `None`: the operator ends.
-    pub(super) async fn try_out(&self, place: &Place, plugin: &Plugin) -> Option<Trial> {
+    /// The shadow step: compares the configurations of all resources with and without a version, and
+    /// applies the rollout policy. `None` if the operator is shutting down.
+    pub(super) async fn shadow(&self, slot: &Slot, plugin: &Plugin) -> Option<ShadowResult> {
         let digest = plugin.digest();
         if self.plugins.faults.is_quarantined(digest) {
-            let message = format!("{digest} failed too often and is not used again");
-            return Some(Trial {
+            return Some(ShadowResult {
                 summary: None,
-                held_back: Some(Progress::Waits(QUARANTINED, message)),
+                held_back: Some(Progress::quarantined(digest)),
             });
         }
         let set = &self.plugins.set;
-        let (now, then) = (set.current(), set.with(place, plugin));
-        let comparison = self.resources.compare(&now, &then).await?;
+        let (current, with_plugin) = (set.current(), set.with(slot, plugin));
+        let comparison = self.resources.compare(&current, &with_plugin).await?;
         let held_back = held_back(self.resource.spec.rollout.as_ref(), digest, &comparison);
-        Some(Trial {
+        Some(ShadowResult {
             summary: Some(comparison.summary),
             held_back,
         })
     }
 
-    /// The plugin in a place, unless the spec is another since: it may have other limits and keys, so
-    /// that everything is done anew.
-    pub(super) fn in_use(&self, place: &Place, status: &SchemaPluginStatus) -> Option<Plugin> {
+    /// The plugin in a slot, unless the spec changed since: new limits or keys require all steps
+    /// again.
+    pub(super) fn in_use(&self, slot: &Slot, status: &SchemaPluginStatus) -> Option<Plugin> {
         let is_observed = status.observed_generation == self.resource.metadata.generation;
-        self.plugins.set.at(place).filter(|_| is_observed)
+        self.plugins.set.at(slot).filter(|_| is_observed)
     }
 
     pub(super) fn is_quarantined(&self, plugin: &LoadedPlugin) -> bool {
         self.plugins.faults.is_quarantined(&plugin.component_digest)
     }
 
-    pub(super) fn place(&self, proposed: Option<String>) -> Place {
-        Place {
-            resource: self.resource.name_any(),
+    pub(super) fn slot(&self, proposed: Option<String>) -> Slot {
+        Slot {
+            schema_plugin: self.resource.name_any(),
             proposed,
         }
     }
 }
 
-/// Whether a pinned reference is in use already, so that nobody has to be asked.
-pub(super) fn is_settled(
+/// Whether a reference with a digest is already in use, so that no request is needed.
+pub(super) fn is_pinned_in_use(
     reference: &Reference,
     known: Option<&LoadedPlugin>,
     in_use: &Option<Plugin>,
@@ -239,40 +239,40 @@ pub(super) fn is_settled(
         && known.component_digest == in_use.digest()
 }
 
-/// Writes down a component that is not used again.
-pub(super) fn put_aside(status: &mut SchemaPluginStatus, digest: String) {
+/// Adds a quarantined component to the status.
+pub(super) fn add_quarantined(status: &mut SchemaPluginStatus, digest: String) {
     if !status.quarantined.contains(&digest) {
         status.quarantined.push(digest);
-        let surplus = status.quarantined.len().saturating_sub(MOST_QUARANTINED);
+        let surplus = status.quarantined.len().saturating_sub(MAX_QUARANTINED);
         status.quarantined.drain(..surplus);
     }
 }
 
-/// Writes a version into the status that waits to take over.
-fn await_turn(status: &mut SchemaPluginStatus, mut newest: LoadedPlugin) {
-    keep_time(&mut newest, status.candidate.as_ref());
+/// Sets the version that is held back in the status.
+fn set_candidate(status: &mut SchemaPluginStatus, mut newest: LoadedPlugin) {
+    keep_since(&mut newest, status.candidate.as_ref());
     status.candidate = Some(newest);
 }
 
-/// Writes a version that is in use from now on into the status.
-fn record(status: &mut SchemaPluginStatus, mut newest: LoadedPlugin) {
+/// Sets the version in use in the status.
+fn set_current(status: &mut SchemaPluginStatus, mut newest: LoadedPlugin) {
     status.candidate = None;
     let current = status.current.take();
-    keep_time(&mut newest, current.as_ref());
+    keep_since(&mut newest, current.as_ref());
     if let Some(current) = current.filter(|one| !is_same(Some(one), &newest)) {
         status.previous = Some(current);
     }
     status.current = Some(newest);
 }
 
-/// The same bytes have been in use since they first were.
-pub(super) fn keep_time(newest: &mut LoadedPlugin, known: Option<&LoadedPlugin>) {
+/// Keeps the time of an unchanged component.
+pub(super) fn keep_since(newest: &mut LoadedPlugin, known: Option<&LoadedPlugin>) {
     if let Some(known) = known.filter(|one| is_same(Some(one), newest)) {
         newest.since = known.since.clone();
     }
 }
 
-/// Whether both are the same bytes.
+/// Whether both versions have the same component.
 pub(super) fn is_same(known: Option<&LoadedPlugin>, newest: &LoadedPlugin) -> bool {
     known.is_some_and(|known| known.component_digest == newest.component_digest)
 }
@@ -292,28 +292,28 @@ mod tests {
     }
 
     #[test]
-    fn a_version_waits_since_it_was_first_seen() {
+    fn a_candidate_keeps_the_time_when_it_was_first_seen() {
         let mut status = SchemaPluginStatus::default();
-        let seen = |digest: &str, second| LoadedPlugin {
+        let candidate = |digest: &str, second| LoadedPlugin {
             since: Timestamp::from_second(second).ok().map(Time),
             ..version(digest)
         };
-        await_turn(&mut status, seen("sha256:1", 1));
+        set_candidate(&mut status, candidate("sha256:1", 1));
         let first = status.clone();
-        await_turn(&mut status, seen("sha256:1", 2));
+        set_candidate(&mut status, candidate("sha256:1", 2));
         assert_eq!(
             status, first,
-            "otherwise each look is a change, and asks for another"
+            "otherwise each reconciliation would change the status and trigger another"
         );
-        await_turn(&mut status, seen("sha256:2", 3));
+        set_candidate(&mut status, candidate("sha256:2", 3));
         assert_ne!(status, first);
     }
 
     #[test]
-    fn the_version_before_is_remembered_once() {
+    fn the_previous_version_is_recorded_once() {
         let mut status = SchemaPluginStatus::default();
         for digest in ["sha256:1", "sha256:2", "sha256:2"] {
-            record(&mut status, version(digest));
+            set_current(&mut status, version(digest));
         }
         let digest = |one: &Option<LoadedPlugin>| one.clone().map(|one| one.component_digest);
         assert_eq!(digest(&status.current).as_deref(), Some("sha256:2"));

@@ -1,5 +1,4 @@
-//! What images propose under the prefix of a `SchemaPlugin`: each goes the way of a plugin that is
-//! named, in a place of its own.
+//! Puts the plugins that images propose into use, each in a slot of its own.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +6,28 @@ use kube::ResourceExt;
 use llsd_api::schema_plugin::{LoadedPlugin, Proposal, SchemaPluginStatus};
 use llsd_registry::{Denied, Policy, Reference, chain};
 
-use super::status::{Progress, describe};
-use super::take_over::{Outcome, Pass, is_same, is_settled, keep_time, put_aside};
-use super::terms::Terms;
+use super::checked_spec::CheckedSpec;
+use super::progress::Progress;
+use super::promotion::{
+    Outcome, Promotion, add_quarantined, is_pinned_in_use, is_same, keep_since,
+};
+use super::status::describe;
 
-/// As many as the status has room for.
-const MOST_PROPOSALS: usize = 64;
+/// The largest number of proposals that the CRD allows in the status.
+const MAX_PROPOSALS: usize = 64;
 
-impl Pass<'_> {
-    /// What images propose under the prefix of the resource. `prefixes` are those of all of them.
-    pub(super) async fn proposed(
+impl Promotion<'_> {
+    /// Puts the plugins that images propose under the prefix of this `SchemaPlugin` into use. `specs`
+    /// are those of all `SchemaPlugin`s with a prefix.
+    pub(super) async fn promote_proposed(
         &self,
-        prefixes: &[Terms],
+        specs: &[CheckedSpec],
         status: &mut SchemaPluginStatus,
     ) -> Outcome {
         let policy = Policy {
-            rules: prefixes.iter().map(|terms| terms.rule.clone()).collect(),
+            rules: specs.iter().map(|spec| spec.rule.clone()).collect(),
         };
-        let mut wanted = self.plugins.proposals.all();
+        let mut proposed = self.plugins.proposals.all();
         let mut known = Vec::new();
         for Proposal {
             proposed_by,
@@ -33,28 +36,28 @@ impl Pass<'_> {
         } in status.proposals.clone()
         {
             let Some(plugin) = plugin else { continue };
-            let by = wanted.entry(plugin.reference.clone());
-            by.or_insert(proposed_by);
+            let image = proposed.entry(plugin.reference.clone());
+            image.or_insert(proposed_by);
             if self.is_quarantined(&plugin) {
-                self.plugins.set.remove(&self.place(Some(plugin.reference)));
-                put_aside(status, plugin.component_digest);
+                self.plugins.set.remove(&self.slot(Some(plugin.reference)));
+                add_quarantined(status, plugin.component_digest);
             } else {
                 known.push(plugin);
             }
         }
         let mut proposals = Vec::new();
         let mut worst = Progress::InUse;
-        for (text, proposed_by) in by_turn(wanted, &known) {
+        for (text, proposed_by) in in_use_first(proposed, &known) {
             let Ok(reference) = text.parse::<Reference>() else {
                 continue;
             };
-            if proposals.len() == MOST_PROPOSALS || !self.decides(&policy, &reference) {
+            if proposals.len() == MAX_PROPOSALS || !self.is_responsible(&policy, &reference) {
                 continue;
             }
             let known = known
                 .iter()
                 .find(|one| one.reference == reference.to_string());
-            let (plugin, progress) = self.follow(&reference, known, status).await?;
+            let (plugin, progress) = self.promote_proposal(&reference, known, status).await?;
             proposals.push(Proposal {
                 proposed_by,
                 plugin,
@@ -64,60 +67,65 @@ impl Pass<'_> {
                 worst = progress;
             }
         }
-        let places = proposals.iter().filter_map(|one| one.plugin.as_ref());
-        let places: Vec<_> = places
-            .map(|one| self.place(Some(one.reference.clone())))
+        let slots = proposals.iter().filter_map(|one| one.plugin.as_ref());
+        let slots: Vec<_> = slots
+            .map(|one| self.slot(Some(one.reference.clone())))
             .collect();
-        self.plugins.set.retain(&self.resource.name_any(), &places);
+        self.plugins
+            .set
+            .retain_slots(&self.resource.name_any(), &slots);
         status.proposals = proposals;
-        self.tidy(status).await;
+        self.delete_unused(status).await;
         Some((worst, None))
     }
 
-    /// One proposal: the plugin that is in use for it from now on, and how far the newest came.
-    /// `None`: the operator ends.
-    async fn follow(
+    /// Puts the newest version of one proposal into use. Returns the version in use, and how far the
+    /// newest came. `None` if the operator is shutting down.
+    async fn promote_proposal(
         &self,
         reference: &Reference,
         known: Option<&LoadedPlugin>,
         status: &SchemaPluginStatus,
     ) -> Option<(Option<LoadedPlugin>, Progress)> {
-        let place = self.place(Some(reference.to_string()));
-        self.restore(&place, known).await;
-        let in_use = self.in_use(&place, status);
-        if is_settled(reference, known, &in_use) {
+        let slot = self.slot(Some(reference.to_string()));
+        self.restore(&slot, known).await;
+        let in_use = self.in_use(&slot, status);
+        if is_pinned_in_use(reference, known, &in_use) {
             return Some((known.cloned(), Progress::InUse));
         }
         let fetched = match self.fetch(reference, in_use).await {
             Ok(fetched) => fetched,
-            Err(error) => return Some((known.cloned(), Progress::Stopped(error))),
+            Err(error) => return Some((known.cloned(), Progress::Failed(error))),
         };
         let mut newest = describe(reference, &fetched.pulled, &fetched.plugin, self.now);
         if !is_same(known, &newest) {
-            let trial = self.try_out(&place, &fetched.plugin).await?;
-            if let Some(waits) = trial.held_back {
-                return Some((known.cloned(), waits));
+            let result = self.shadow(&slot, &fetched.plugin).await?;
+            if let Some(held) = result.held_back {
+                return Some((known.cloned(), held));
             }
         }
-        self.promote(place, &fetched).await;
-        keep_time(&mut newest, known);
+        self.promote(slot, &fetched).await;
+        keep_since(&mut newest, known);
         Some((Some(newest), Progress::InUse))
     }
 
-    /// Whether the prefix of this resource is the longest that a proposal lies under.
-    fn decides(&self, policy: &Policy, reference: &Reference) -> bool {
-        let ours = &self.terms.rule.prefix;
+    /// Whether the prefix of this `SchemaPlugin` is the longest one that matches a proposal.
+    fn is_responsible(&self, policy: &Policy, reference: &Reference) -> bool {
+        let ours = &self.spec.rule.prefix;
         match policy.admit(reference) {
             Ok(rule) => rule.prefix == *ours,
-            Err(Denied::DigestWanted { prefix }) => prefix == *ours,
+            Err(Denied::DigestRequired { prefix }) => prefix == *ours,
             Err(Denied::NoRule { .. } | Denied::TooLarge { .. }) => false,
         }
     }
 }
 
-/// Those in use come first: there is room for so many, and they make no way for wishes.
-fn by_turn(wanted: BTreeMap<String, String>, in_use: &[LoadedPlugin]) -> Vec<(String, String)> {
-    let mut all: Vec<_> = wanted.into_iter().collect();
+/// Sorts the proposals in use first, so that new proposals do not displace them.
+fn in_use_first(
+    proposed: BTreeMap<String, String>,
+    in_use: &[LoadedPlugin],
+) -> Vec<(String, String)> {
+    let mut all: Vec<_> = proposed.into_iter().collect();
     all.sort_by_key(|(text, _)| !in_use.iter().any(|one| one.reference == *text));
     all
 }
@@ -126,10 +134,10 @@ fn by_turn(wanted: BTreeMap<String, String>, in_use: &[LoadedPlugin]) -> Vec<(St
 fn problem(reference: &Reference, progress: &Progress) -> Option<String> {
     match progress {
         Progress::InUse => None,
-        Progress::Waits(_, message) | Progress::Refused(message) => {
+        Progress::Held(_, message) | Progress::InvalidSpec(message) => {
             Some(format!("plugin {reference}: {message}"))
         }
-        Progress::Stopped(error) => Some(chain(error)),
+        Progress::Failed(error) => Some(chain(error)),
     }
 }
 
@@ -138,14 +146,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_do_not_displace_what_is_in_use() {
-        let wanted = ["a/1", "b/1", "c/1"].map(|text| (text.to_owned(), String::new()));
+    fn new_proposals_do_not_displace_those_in_use() {
+        let proposed = ["a/1", "b/1", "c/1"].map(|text| (text.to_owned(), String::new()));
         let in_use = LoadedPlugin {
             reference: "c/1".to_owned(),
             ..LoadedPlugin::default()
         };
-        let turns = by_turn(wanted.into(), &[in_use]).into_iter();
-        let turns: Vec<String> = turns.map(|(text, _)| text).collect();
-        assert_eq!(turns, ["c/1", "a/1", "b/1"]);
+        let sorted = in_use_first(proposed.into(), &[in_use]).into_iter();
+        let sorted: Vec<String> = sorted.map(|(text, _)| text).collect();
+        assert_eq!(sorted, ["c/1", "a/1", "b/1"]);
     }
 }

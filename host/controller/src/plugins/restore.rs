@@ -1,5 +1,5 @@
-//! Uses what the replica that leads has put into use: what the statuses of `SchemaPlugin`s name, from the
-//! bytes kept in the cluster. No registry is asked and nothing is written.
+//! Loads the plugins that the statuses of `SchemaPlugin`s name, from the components stored in the
+//! cluster. Makes no request to a registry and writes nothing.
 
 use kube::api::{Api, ListParams};
 use kube::core::DeserializeGuard;
@@ -10,57 +10,59 @@ use llsd_plugin::{Host, Plugin};
 use llsd_registry::{Digest, ParseDigestError, ParseReferenceError, PullError, Reference, chain};
 use llsd_render::adapter::Adapter;
 
-use super::Plugins;
+use super::checked_spec::{CheckedSpec, Grant};
 use super::fetch::load;
-use super::kept::{self, Kept};
-use super::set::Place;
-use super::terms::{Grant, Terms};
+use super::stored_component::{self, StoredComponents};
+use crate::active_plugins::{ActivePlugins, Slot};
 
-/// What using it needs.
-pub(crate) struct Adoption<'a> {
+/// Restores the plugins in use.
+pub(crate) struct Restorer<'a> {
     pub(crate) client: &'a Client,
     pub(crate) host: &'a Host,
-    /// The operator's own namespace, where bytes are kept.
+    /// The operator's own namespace, where components are stored.
     pub(crate) namespace: &'a str,
-    pub(crate) plugins: &'a Plugins,
+    pub(crate) plugins: &'a ActivePlugins,
 }
 
-/// A version that is in use, and not here.
+/// A version that is in use, but could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[error("{reference}")]
-pub(crate) struct NotHad {
+pub(crate) struct RestoreError {
     reference: String,
     #[source]
-    cause: NotLoaded,
+    source: LoadStoredError,
 }
 
-/// Why a version was not loaded from the bytes kept in the cluster.
+/// Why a stored component was not loaded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotLoaded {
+pub(super) enum LoadStoredError {
     #[error(transparent)]
     Reference(#[from] ParseReferenceError),
     #[error(transparent)]
     Digest(#[from] ParseDigestError),
     #[error(transparent)]
-    Kept(#[from] kept::Error),
+    Stored(#[from] stored_component::Error),
     #[error(transparent)]
     Load(#[from] PullError),
 }
 
-impl Adoption<'_> {
-    /// Uses what is in use for every `SchemaPlugin` of the cluster, or for those that a label selector
-    /// chooses, once. Says what could not be had.
-    pub(crate) async fn all(&self, selector: Option<&str>) -> Result<Vec<String>, kube::Error> {
+impl Restorer<'_> {
+    /// Restores the plugins of every `SchemaPlugin`, or of those that a label selector matches.
+    /// Returns the problems.
+    pub(crate) async fn restore_all(
+        &self,
+        selector: Option<&str>,
+    ) -> Result<Vec<String>, kube::Error> {
         let api = Api::<DeserializeGuard<SchemaPlugin>>::all(self.client.clone());
-        let mut ours = ListParams::default();
+        let mut selected = ListParams::default();
         if let Some(selector) = selector {
-            ours = ours.labels(selector);
+            selected = selected.labels(selector);
         }
         let mut problems = Vec::new();
-        for guarded in api.list(&ours).await? {
+        for guarded in api.list(&selected).await? {
             let found = match &guarded.0 {
                 Ok(resource) => self
-                    .one(resource)
+                    .restore(resource)
                     .await
                     .iter()
                     .map(|one| chain(one))
@@ -68,80 +70,81 @@ impl Adoption<'_> {
                 Err(invalid) => vec![invalid.error.clone()],
             };
             let name = guarded.name_any();
-            let told = found
+            let found = found
                 .into_iter()
-                .map(|why| format!("SchemaPlugin {name:?}: {why}"));
-            problems.extend(told);
+                .map(|problem| format!("SchemaPlugin {name:?}: {problem}"));
+            problems.extend(found);
         }
         Ok(problems)
     }
 
-    /// Uses what is in use for one `SchemaPlugin`, and nothing else. Gives what could not be had.
-    pub(super) async fn one(&self, resource: &SchemaPlugin) -> Vec<NotHad> {
-        // What nobody has looked at yet has nothing in use.
+    /// Makes the slots of one `SchemaPlugin` match its status. Returns the versions that could not be
+    /// loaded.
+    pub(super) async fn restore(&self, resource: &SchemaPlugin) -> Vec<RestoreError> {
+        // A new `SchemaPlugin` has no plugin in use.
         let Some(status) = &resource.status else {
             return Vec::new();
         };
-        // A spec that is refused takes nothing away from what came before it.
+        // An invalid spec does not remove the plugins in use.
         let grant =
-            Terms::of(&resource.spec).map_or_else(|_| Grant::default(), |terms| terms.grant);
+            CheckedSpec::new(&resource.spec).map_or_else(|_| Grant::default(), |spec| spec.grant);
         let name = resource.name_any();
-        let place = |proposed: Option<&str>| Place {
-            resource: name.clone(),
+        let slot = |proposed: Option<&str>| Slot {
+            schema_plugin: name.clone(),
             proposed: proposed.map(str::to_owned),
         };
-        let named = status.current.iter().map(|one| (place(None), one));
+        let named = status.current.iter().map(|one| (slot(None), one));
         let proposed = status
             .proposals
             .iter()
             .filter_map(|one| one.plugin.as_ref());
-        let proposed = proposed.map(|one| (place(Some(&one.reference)), one));
+        let proposed = proposed.map(|one| (slot(Some(&one.reference)), one));
         let wanted: Vec<_> = named.chain(proposed).collect();
-        let kept = Kept::new(self.client, self.namespace, resource);
+        let stored = StoredComponents::new(self.client, self.namespace, resource);
         let set = &self.plugins.set;
-        let mut not_had = Vec::new();
-        for (place, known) in &wanted {
-            let in_use = set.at(place);
+        let mut errors = Vec::new();
+        for (slot, known) in &wanted {
+            let in_use = set.at(slot);
             if in_use.is_some_and(|plugin| plugin.digest() == known.component_digest) {
                 continue;
             }
-            match load_kept(self.host, &kept, known, &grant).await {
-                Ok(plugin) => set.put(place.clone(), plugin),
-                Err(cause) => not_had.push(NotHad {
+            match load_stored(self.host, &stored, known, &grant).await {
+                Ok(plugin) => set.put(slot.clone(), plugin),
+                Err(source) => errors.push(RestoreError {
                     reference: known.reference.clone(),
-                    cause,
+                    source,
                 }),
             }
         }
-        let places: Vec<_> = wanted.into_iter().map(|(place, _)| place).collect();
-        set.retain(&name, &places);
-        not_had
+        let slots: Vec<_> = wanted.into_iter().map(|(slot, _)| slot).collect();
+        set.retain_slots(&name, &slots);
+        errors
     }
 }
 
-/// Loads a version from the bytes kept in the cluster.
-pub(super) async fn load_kept(
+/// Loads a version from its stored component.
+pub(super) async fn load_stored(
     host: &Host,
-    kept: &Kept<'_>,
+    stored: &StoredComponents<'_>,
     known: &LoadedPlugin,
     grant: &Grant,
-) -> Result<Plugin, NotLoaded> {
+) -> Result<Plugin, LoadStoredError> {
     let reference = &known.reference;
     let loading = async {
         let named = reference.parse::<Reference>()?;
         let digest = known.component_digest.parse::<Digest>()?;
-        let bytes = kept.read(&digest).await?;
+        let bytes = stored.read(&digest).await?;
         Ok(load(host, &named, &bytes, grant).await?)
     };
-    let loaded: Result<Plugin, NotLoaded> = loading.await;
+    let loaded: Result<Plugin, LoadStoredError> = loading.await;
     match &loaded {
         Ok(plugin) => {
             let digest = plugin.digest();
-            tracing::info!(plugin = %reference, digest, "the version kept in the cluster is in use");
+            tracing::info!(plugin = %reference, digest, "using the plugin that is stored in the cluster");
         }
         Err(error) => {
             let error = chain(error);
-            tracing::warn!(plugin = %reference, error, "the version in use is not to be had from the cluster");
+            tracing::warn!(plugin = %reference, error, "failed to load the plugin that is stored in the cluster");
         }
     }
     loaded

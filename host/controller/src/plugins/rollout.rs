@@ -1,14 +1,12 @@
-//! Whether a version that went through every step takes over by itself. Pure.
+//! Decides whether a version that passed every step is put into use automatically.
 
 use llsd_api::schema_plugin::{Rollout, RolloutMode};
 
+use super::progress::{Progress, SHADOW_DIFF};
 use super::shadow::Comparison;
-use super::status::Progress;
 
-/// Reason of a version that would change more than its installer allows.
-pub(super) const SHADOW_DIFF: &str = "ShadowDiff";
-
-/// Why an installer's rollout holds a version back. Whoever approved it has seen what it changes.
+/// Why the rollout policy holds a version back; `None` if it does not. An approved version may change
+/// any number of resources.
 pub(super) fn held_back(
     rollout: Option<&Rollout>,
     digest: &str,
@@ -20,23 +18,23 @@ pub(super) fn held_back(
         approved_digest,
     } = rollout?;
     let is_approved = approved_digest.as_deref() == Some(digest);
-    let approve = format!("set spec.rollout.approvedDigest to {digest} to let it take over");
+    let approve = format!("set spec.rollout.approvedDigest to {digest:?} to put it into use");
     let (reason, message) = match mode.unwrap_or_default() {
         RolloutMode::Shadow => (
             "ShadowOnly",
-            "spec.rollout.mode is shadow: it never takes over".to_owned(),
+            "spec.rollout.mode is shadow: the version is never put into use".to_owned(),
         ),
         _ if is_approved => return None,
         RolloutMode::Manual => ("AwaitingApproval", approve),
         RolloutMode::Auto => {
             let limit = max_diff.filter(|limit| comparison.differing() > *limit)?;
             let message = format!(
-                "{comparison}, and spec.rollout.maxDiff is {limit}; raise it, or {approve}"
+                "{comparison}, but spec.rollout.maxDiff is {limit}; raise it, or {approve}"
             );
             (SHADOW_DIFF, message)
         }
     };
-    Some(Progress::Waits(reason, message))
+    Some(Progress::Held(reason, message))
 }
 
 #[cfg(test)]
@@ -57,13 +55,13 @@ mod tests {
 
     fn reason(rollout: Option<Rollout>, comparison: &Comparison) -> Option<&'static str> {
         match held_back(rollout.as_ref(), DIGEST, comparison)? {
-            Progress::Waits(reason, _) => Some(reason),
+            Progress::Held(reason, _) => Some(reason),
             _ => None,
         }
     }
 
     #[test]
-    fn a_version_takes_over_by_itself_unless_the_rollout_wants_to_be_asked() {
+    fn a_version_is_put_into_use_automatically_unless_the_policy_requires_approval() {
         let nothing = Comparison::default();
         let auto = |approved| Some(rollout(RolloutMode::Auto, None, approved));
         assert_eq!(reason(None, &nothing), None);
@@ -78,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_what_is_refused_and_what_nobody_knows_counts_against_the_limit() {
+    fn changed_rejected_and_unread_resources_count_against_the_limit() {
         let compared = |changed, refused, unread| Comparison {
             summary: ShadowSummary {
                 compared: 9,

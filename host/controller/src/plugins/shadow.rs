@@ -1,7 +1,7 @@
-//! What a version would change, before it takes over.
+//! The shadow step: compares what a new version would change before it is put into use.
 //!
-//! Every resource is generated twice: with the plugins in use, and with the version in its place. What
-//! runs is not touched, and no fault that shows here counts against a plugin.
+//! The configuration of every resource is generated twice: with the plugins in use, and with the new
+//! version. Nothing that runs changes, and faults do not count against the plugin.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,84 +16,84 @@ use llsd_plugin::Plugin;
 use llsd_render::Generated;
 use serde_json::Value;
 
-use crate::context::Context;
-use crate::expand::{self, generate_with};
-use crate::gather::{Source, gather};
-use crate::reconcile::owner;
+use crate::reconcile::gather::{Source, gather};
+use crate::reconcile::generate::{self, generate_with};
+use crate::reconcile::{Context, owner};
 
-/// Resources that are compared at the same time.
-const AT_ONCE: usize = 4;
-/// As many as the status has room for, and as long.
-const MOST_EXAMPLES: usize = 16;
-const LONGEST_EXAMPLE: usize = 1024;
-/// Places of one configuration that an example names.
-const MOST_PLACES: usize = 3;
+/// Resources that are compared concurrently.
+const MAX_CONCURRENT: usize = 4;
+/// The limits of the CRD for the examples in the status.
+const MAX_EXAMPLES: usize = 16;
+const MAX_EXAMPLE_BYTES: usize = 1024;
+/// Changed paths of one configuration that an example names.
+const MAX_PATHS: usize = 3;
 
-/// Every resource, and what it takes to generate its configuration.
+/// All resources, and the context to generate their configurations.
 pub(crate) struct Resources {
     pub(crate) all: Store<DeserializeGuard<Distribution>>,
     pub(crate) context: Arc<Context>,
 }
 
-/// What all resources would become.
+/// The comparison of all resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) summary: ShadowSummary,
-    /// Resources that cannot be read for the moment, so that nobody knows what becomes of them.
+    /// Resources that cannot be read at the moment, so that the effect on them is unknown.
     pub(super) unread: i32,
 }
 
-/// What one resource would become.
+/// The effect of a new version on one resource.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum Effect {
     Same,
-    /// The places that change.
+    /// The paths that change.
     Changed(String),
-    /// Why it is refused from then on.
-    Refused(String),
+    /// Why it would be rejected.
+    Rejected(String),
     Unread,
 }
 
 impl Resources {
-    /// Compares two sets of plugins by what they make of every resource. `None`: the operator ends.
+    /// Compares the configurations that two sets of plugins generate. `None` if the operator is shutting
+    /// down.
     pub(super) async fn compare(
         &self,
         before: &Arc<[Plugin]>,
         after: &Arc<[Plugin]>,
     ) -> Option<Comparison> {
         self.all.wait_until_ready().await.ok()?;
-        self.context.view.complete().await;
+        self.context.cache.complete().await;
         let mut all = self.all.state();
         all.sort_by_key(|one| (one.namespace(), one.name_any()));
-        let fates = stream::iter(all).map(|one| async move {
+        let effects = stream::iter(all).map(|one| async move {
             let cr = one.0.as_ref().ok()?;
             let name = format!("{}/{}", cr.namespace().unwrap_or_default(), cr.name_any());
-            Some((name, self.fate(cr, before, after).await?))
+            Some((name, self.effect(cr, before, after).await?))
         });
-        let fates: Vec<_> = fates.buffered(AT_ONCE).collect().await;
-        Some(Comparison::of(fates.into_iter().flatten()))
+        let effects: Vec<_> = effects.buffered(MAX_CONCURRENT).collect().await;
+        Some(Comparison::of(effects.into_iter().flatten()))
     }
 
-    /// What becomes of a resource. `None`: nothing is generated for it, or nothing can be before
-    /// somebody mends it.
-    async fn fate(
+    /// The effect on one resource. `None` if no configuration is generated for it, or if the resource
+    /// must be fixed first.
+    async fn effect(
         &self,
         cr: &Distribution,
         before: &Arc<[Plugin]>,
         after: &Arc<[Plugin]>,
-    ) -> Option<Fate> {
+    ) -> Option<Effect> {
         let Context {
             contents,
-            configurations,
+            settings,
             images,
             ..
         } = &*self.context;
         let checked = check(cr).ok()?;
-        let configuration = configurations.current().await;
-        let gathered = match gather(contents, &configuration, images, &checked, &owner(cr)).await {
+        let settings = settings.get().await;
+        let gathered = match gather(contents, &settings, images, &checked, &owner(cr)).await {
             Ok(gathered) => gathered,
-            Err(error) if error.waits_for_somebody() => return None,
-            Err(_) => return Some(Fate::Unread),
+            Err(error) if error.waits_for_change() => return None,
+            Err(_) => return Some(Effect::Unread),
         };
         let Source::Base { config, hints, .. } = &gathered.source else {
             return None;
@@ -103,55 +103,58 @@ impl Resources {
         };
         let now = generate(before).await;
         let then = generate(after).await;
-        Some(Fate::of(now, then))
+        Some(Effect::of(now, then))
     }
 }
 
-impl Fate {
-    fn of(now: Result<Generated, expand::Error>, then: Result<Generated, expand::Error>) -> Self {
+impl Effect {
+    fn of(
+        now: Result<Generated, generate::Error>,
+        then: Result<Generated, generate::Error>,
+    ) -> Self {
         match (now, then) {
-            // What is refused now has nothing to lose.
+            // A resource that is rejected now cannot get worse.
             (Err(_), _) => Self::Same,
-            (Ok(_), Err(error)) => Self::Refused(error.to_string()),
-            (Ok(now), Ok(then)) => match places(&now, &then) {
-                places if places.is_empty() => Self::Same,
-                places => Self::Changed(shorten(&places)),
+            (Ok(_), Err(error)) => Self::Rejected(error.to_string()),
+            (Ok(now), Ok(then)) => match changed_paths(&now, &then) {
+                paths if paths.is_empty() => Self::Same,
+                paths => Self::Changed(shorten(&paths)),
             },
         }
     }
 }
 
 impl Comparison {
-    fn of(fates: impl IntoIterator<Item = (String, Fate)>) -> Self {
+    fn of(effects: impl IntoIterator<Item = (String, Effect)>) -> Self {
         let mut all = Self::default();
         let Self { summary, unread } = &mut all;
-        for (name, fate) in fates {
-            let example = match fate {
-                Fate::Unread => {
+        for (name, effect) in effects {
+            let example = match effect {
+                Effect::Unread => {
                     *unread += 1;
                     continue;
                 }
-                Fate::Same => None,
-                Fate::Changed(places) => {
+                Effect::Same => None,
+                Effect::Changed(paths) => {
                     summary.changed += 1;
-                    Some(format!("{name}: {places}"))
+                    Some(format!("{name}: {paths}"))
                 }
-                Fate::Refused(why) => {
+                Effect::Rejected(problem) => {
                     summary.refused += 1;
-                    let first = why.lines().next().unwrap_or_default();
-                    Some(format!("{name}: refused: {first}"))
+                    let first = problem.lines().next().unwrap_or_default();
+                    Some(format!("{name}: rejected: {first}"))
                 }
             };
             summary.compared += 1;
-            if let Some(mut example) = example.filter(|_| summary.examples.len() < MOST_EXAMPLES) {
-                example.truncate(example.floor_char_boundary(LONGEST_EXAMPLE));
+            if let Some(mut example) = example.filter(|_| summary.examples.len() < MAX_EXAMPLES) {
+                example.truncate(example.floor_char_boundary(MAX_EXAMPLE_BYTES));
                 summary.examples.push(example);
             }
         }
         all
     }
 
-    /// Resources that are not known to stay as they are.
+    /// The number of resources that change, or may change.
     pub(super) fn differing(&self) -> i32 {
         self.summary.changed + self.summary.refused + self.unread
     }
@@ -160,43 +163,43 @@ impl Comparison {
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { summary, unread } = self;
-        f.write_str(&words(summary))?;
+        f.write_str(&describe(summary))?;
         match unread {
             0 => Ok(()),
-            unread => write!(f, ", {unread} cannot be read for the moment"),
+            unread => write!(f, ", {unread} cannot be read at the moment"),
         }
     }
 }
 
-/// A comparison in words.
-pub(super) fn words(summary: &ShadowSummary) -> String {
+/// The summary as a message.
+pub(super) fn describe(summary: &ShadowSummary) -> String {
     let ShadowSummary {
         compared,
         changed,
         refused,
         examples: _,
     } = summary;
-    format!("{compared} resources compared: {changed} change, {refused} are refused")
+    format!("{compared} resources compared: {changed} would change, {refused} would be rejected")
 }
 
-/// Where two results differ, as far as anything that runs depends on it. Names only: whoever reads the
-/// status of a plugin need not be allowed to read every resource.
-fn places(now: &Generated, then: &Generated) -> Vec<String> {
-    let mut places = Vec::new();
-    collect("", &now.config, &then.config, &mut places);
+/// The paths at which two configurations differ, and other differences that affect the pods. Contains
+/// no values, because readers of the status may not be allowed to read every resource.
+fn changed_paths(now: &Generated, then: &Generated) -> Vec<String> {
+    let mut paths = Vec::new();
+    collect("", &now.config, &then.config, &mut paths);
     if now.variables != then.variables {
-        places.push("the variables of the pod".to_owned());
+        paths.push("the environment variables of the pod".to_owned());
     }
     if now.startup != then.startup {
-        places.push("how the server is started".to_owned());
+        paths.push("the start command of the server".to_owned());
     }
-    if places.is_empty() && now.yaml != then.yaml {
-        places.push("the order of keys".to_owned());
+    if paths.is_empty() && now.yaml != then.yaml {
+        paths.push("the order of keys".to_owned());
     }
-    places
+    paths
 }
 
-fn collect(path: &str, now: &Value, then: &Value, places: &mut Vec<String>) {
+fn collect(path: &str, now: &Value, then: &Value, paths: &mut Vec<String>) {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => {
             let added = then.keys().filter(|key| !now.contains_key(*key));
@@ -207,24 +210,24 @@ fn collect(path: &str, now: &Value, then: &Value, places: &mut Vec<String>) {
                 };
                 let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned();
                 match (of(now), of(then)) {
-                    (Some(now), Some(then)) => collect(&below, &now, &then, places),
-                    _ => places.push(below),
+                    (Some(now), Some(then)) => collect(&below, &now, &then, paths),
+                    _ => paths.push(below),
                 }
             }
         }
         (Value::Array(now), Value::Array(then)) if now.len() == then.len() => {
             for (position, (now, then)) in now.iter().zip(then).enumerate() {
-                collect(&format!("{path}[{position}]"), now, then, places);
+                collect(&format!("{path}[{position}]"), now, then, paths);
             }
         }
         _ if now == then => {}
-        _ => places.push(path.to_owned()),
+        _ => paths.push(path.to_owned()),
     }
 }
 
-fn shorten(places: &[String]) -> String {
-    let named = &places[..places.len().min(MOST_PLACES)];
-    match places.len() - named.len() {
+fn shorten(paths: &[String]) -> String {
+    let named = &paths[..paths.len().min(MAX_PATHS)];
+    match paths.len() - named.len() {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }
@@ -237,13 +240,13 @@ mod tests {
     use super::*;
 
     fn differing(now: Value, then: Value) -> String {
-        let mut places = Vec::new();
-        collect("", &now, &then, &mut places);
-        shorten(&places)
+        let mut paths = Vec::new();
+        collect("", &now, &then, &mut paths);
+        shorten(&paths)
     }
 
     #[test]
-    fn a_difference_is_told_by_its_places_and_never_by_values() {
+    fn a_difference_is_reported_by_paths_without_values() {
         let now = json!({
             "version": 2,
             "providers": {"inference": [{"config": {"url": "http://a", "retries": 1}}], "eval": []},
@@ -262,21 +265,21 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_counted_and_the_first_of_those_that_differ_are_named() {
-        let fate = |number: usize| match number {
-            0 => Fate::Unread,
-            1 => Fate::Same,
-            2 => Fate::Refused("spec.providers: no\nand more".to_owned()),
-            _ => Fate::Changed("version".to_owned()),
+    fn resources_are_counted_and_the_first_differing_ones_are_examples() {
+        let effect = |number: usize| match number {
+            0 => Effect::Unread,
+            1 => Effect::Same,
+            2 => Effect::Rejected("spec.providers: no\nand more".to_owned()),
+            _ => Effect::Changed("version".to_owned()),
         };
-        let all = (0..30).map(|number| (format!("ns/{number}"), fate(number)));
+        let all = (0..30).map(|number| (format!("ns/{number}"), effect(number)));
         let comparison = Comparison::of(all);
         let Comparison { summary, unread } = &comparison;
         assert_eq!((summary.compared, *unread), (29, 1));
         assert_eq!((summary.changed, summary.refused), (27, 1));
         assert_eq!(comparison.differing(), 29);
-        assert_eq!(summary.examples.len(), MOST_EXAMPLES);
-        assert_eq!(summary.examples[0], "ns/2: refused: spec.providers: no");
+        assert_eq!(summary.examples.len(), MAX_EXAMPLES);
+        assert_eq!(summary.examples[0], "ns/2: rejected: spec.providers: no");
         assert_eq!(summary.examples[1], "ns/3: version");
     }
 }

@@ -1,24 +1,22 @@
-//! What a `SchemaPlugin` says of itself: a condition per step, and the versions. Pure.
+//! The status of a `SchemaPlugin`: one condition per step, and the versions.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_api::conditions::plugin_condition as condition;
 use llsd_api::schema_plugin::{LoadedPlugin, SchemaPluginStatus, World};
 use llsd_plugin::Plugin;
-use llsd_registry::{PullError, PulledPlugin, Reference, Stage, Verdict, chain};
+use llsd_registry::{PulledPlugin, Reference, SignatureStatus, Stage, chain};
 use llsd_render::adapter::Adapter;
 
 use super::fetch::world;
-use super::rollout::SHADOW_DIFF;
+use super::progress::{IN_USE, Progress, SHADOW_DIFF};
 use super::shadow;
-use crate::report::conditions::Conditions;
+use crate::reconcile::report::conditions::Conditions;
 
-/// Reason of what a version in use makes of its `SchemaPlugin`.
-pub(super) const IN_USE: &str = "InUse";
-/// Reason of signatures that are not the wanted ones, where that is only to be known.
+/// Reason of a signature problem that `spec.verify.level: audit` only reports.
 pub(super) const AUDITED: &str = "Audited";
 
-/// The steps in order, with the condition of each.
+/// The steps in order, each with its condition.
 const STEPS: [(Stage, &str); 8] = [
     (Stage::Resolve, condition::RESOLVED),
     (Stage::Admit, condition::ADMITTED),
@@ -30,37 +28,24 @@ const STEPS: [(Stage, &str); 8] = [
     (Stage::DryInstantiate, condition::INSTANTIATED),
 ];
 
-/// How far the newest version came.
-#[derive(Debug)]
-pub(super) enum Progress {
-    /// Everything asked for is in use.
-    InUse,
-    /// It went through every step and waits; the reason and the message.
-    Waits(&'static str, String),
-    /// A step refused it.
-    Stopped(PullError),
-    /// The spec cannot be acted upon.
-    Refused(String),
-}
-
-/// Sets the conditions.
-pub(super) fn conditions(
+/// Sets the conditions of a status.
+pub(super) fn set_conditions(
     status: &mut SchemaPluginStatus,
     generation: Option<i64>,
     progress: &Progress,
-    verdict: Option<&Verdict>,
+    signature: Option<&SignatureStatus>,
     now: Timestamp,
 ) {
     let mut all = Conditions::new(&status.conditions, generation, now);
     match progress {
-        Progress::InUse | Progress::Waits(..) => {
+        Progress::InUse | Progress::Held(..) => {
             for (stage, kind) in STEPS {
-                let (is_true, reason, message) = match (stage, verdict) {
-                    (Stage::Verify, Some(Verdict::Audited(problem))) => {
+                let (is_true, reason, message) = match (stage, signature) {
+                    (Stage::Verify, Some(SignatureStatus::Audited(problem))) => {
                         (false, AUDITED, problem.clone())
                     }
-                    (Stage::Verify, Some(Verdict::Skipped)) => {
-                        (true, "NotAskedFor", "no signature is asked for".to_owned())
+                    (Stage::Verify, Some(SignatureStatus::Skipped)) => {
+                        (true, "NotAskedFor", "no signature is required".to_owned())
                     }
                     (stage, _) => (true, "Succeeded", format!("{stage} succeeded")),
                 };
@@ -68,16 +53,20 @@ pub(super) fn conditions(
             }
             match &status.shadow {
                 Some(summary) => {
-                    let is_too_much = matches!(progress, Progress::Waits(SHADOW_DIFF, _));
-                    let reason = if is_too_much { SHADOW_DIFF } else { "Compared" };
-                    let message = shadow::words(summary);
-                    all.set(condition::SHADOWED, !is_too_much, reason, message);
+                    let exceeds_limit = matches!(progress, Progress::Held(SHADOW_DIFF, _));
+                    let reason = if exceeds_limit {
+                        SHADOW_DIFF
+                    } else {
+                        "Compared"
+                    };
+                    let message = shadow::describe(summary);
+                    all.set(condition::SHADOWED, !exceeds_limit, reason, message);
                 }
-                // Versions that took over before are not compared afterwards, and images propose many.
+                // A version that is already in use is not compared, and proposals have no summary.
                 None => all.remove(condition::SHADOWED),
             }
         }
-        Progress::Stopped(error) => {
+        Progress::Failed(error) => {
             let at = STEPS.iter().position(|(stage, _)| *stage == error.stage);
             let at = at.unwrap_or_default();
             for (stage, kind) in &STEPS[..at] {
@@ -86,17 +75,17 @@ pub(super) fn conditions(
             all.set(STEPS[at].1, false, error.reason(), chain(error));
             let later = STEPS[at + 1..].iter().map(|(_, kind)| *kind);
             for kind in later.chain([condition::SHADOWED]) {
-                let message = format!("{} failed before", error.stage);
+                let message = format!("not reached: {} failed", error.stage);
                 all.set(kind, false, "NotReached", message);
             }
         }
-        Progress::Refused(problem) => all.set(condition::ADMITTED, false, "BadSpec", problem),
+        Progress::InvalidSpec(problem) => all.set(condition::ADMITTED, false, "BadSpec", problem),
     }
     let (is_promoted, reason, message) = match progress {
         Progress::InUse => (true, "Succeeded", "the newest version is in use".to_owned()),
-        Progress::Waits(reason, message) => (false, *reason, message.clone()),
-        Progress::Stopped(error) => (false, error.reason(), chain(error)),
-        Progress::Refused(problem) => (false, "BadSpec", problem.clone()),
+        Progress::Held(reason, message) => (false, *reason, message.clone()),
+        Progress::Failed(error) => (false, error.reason(), chain(error)),
+        Progress::InvalidSpec(problem) => (false, "BadSpec", problem.clone()),
     };
     all.set(condition::PROMOTED, is_promoted, reason, message.clone());
     let has_proposals = status.proposals.iter().any(|one| one.plugin.is_some());
@@ -113,7 +102,7 @@ pub(super) fn conditions(
     status.observed_generation = generation;
 }
 
-/// A version in the words of the API.
+/// The description of a version in the status.
 pub(super) fn describe(
     reference: &Reference,
     pulled: &PulledPlugin,
@@ -121,9 +110,9 @@ pub(super) fn describe(
     since: Timestamp,
 ) -> LoadedPlugin {
     let about = plugin.description();
-    let signed_by = match &pulled.verdict {
-        Verdict::Signed(keys) => keys.iter().cloned().collect(),
-        Verdict::Audited(_) | Verdict::Skipped => Vec::new(),
+    let signed_by = match &pulled.signature_status {
+        SignatureStatus::Signed(keys) => keys.iter().cloned().collect(),
+        SignatureStatus::Audited(_) | SignatureStatus::Skipped => Vec::new(),
     };
     let world: World = world(plugin);
     LoadedPlugin {

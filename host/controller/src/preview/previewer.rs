@@ -1,7 +1,7 @@
-//! What the operator of a cluster works with, as far as whoever looks ahead may read it.
+//! Loads the state of the operator, as far as the user may read it.
 //!
-//! In: what the operator was started with. Out: its plugins and settings, read as a replica reads them
-//! that starts now, and what could not be read. Nothing is written.
+//! In: the options of the operator. Out: its plugins and settings, loaded as by a replica that starts
+//! now, and the parts that could not be read. Nothing is written.
 
 use std::sync::Arc;
 
@@ -11,94 +11,98 @@ use llsd_registry::{Keyring, Registry, chain};
 use llsd_render::objects::Cluster;
 use tokio::sync::watch;
 
-use crate::configuration::{Configuration, Registries};
-use crate::gather::ask;
-use crate::images::Images;
-use crate::plugins::{Adoption, Plugins};
+use crate::active_plugins::ActivePlugins;
+use crate::images::{Images, Registries};
+use crate::plugins::Restorer;
+use crate::process::discover_once;
+use crate::settings::Settings;
 
-/// What an operator was started with; the names are those of [`Settings`](crate::Settings).
-pub struct OutlookSettings {
-    /// The cluster.
+/// The options of the operator, with the same names as in [`Options`](crate::Options).
+pub struct PreviewOptions {
+    /// The Kubernetes client.
     pub client: Client,
-    /// Schema adapters and provider packs; those that come first are asked first.
+    /// The built-in schema adapters and provider packs, in the order in which they are tried.
     pub plugins: Vec<Plugin>,
-    /// Loads the plugins that `SchemaPlugin`s have in use.
+    /// Loads the plugins of `SchemaPlugin`s.
     pub host: Host,
-    /// Label selector of the `SchemaPlugin`s that the operator serves; all of them when absent.
+    /// Label selector of the `SchemaPlugin`s that the operator serves; all if `None`.
     pub plugin_selector: Option<String>,
     /// The operator's own namespace.
-    pub home: String,
-    /// How images are read.
+    pub operator_namespace: String,
+    /// The registry client.
     pub registry: Registry,
-    /// Credentials to try after those of a resource.
+    /// Credentials that are tried after those of a resource.
     pub keyring: Keyring,
 }
 
-/// What an operator works with.
-pub struct Outlook {
+/// Computes previews with the state of the operator.
+pub struct Previewer {
     pub(super) client: Client,
-    pub(super) plugins: Plugins,
-    pub(super) configuration: Configuration,
+    pub(super) plugins: ActivePlugins,
+    pub(super) settings: Settings,
     pub(super) cluster: Cluster,
     pub(super) images: Images,
-    unknown: Vec<String>,
+    unreadable: Vec<String>,
 }
 
-impl Outlook {
-    /// Reads all that may be read. Where the operator's settings may not, there are none; a plugin that
-    /// cannot be had is missing; a cluster that does not say what it offers is an ordinary one.
-    pub async fn read(settings: OutlookSettings) -> Result<Self, llsd_registry::Error> {
-        let OutlookSettings {
+impl Previewer {
+    /// Loads the state of the operator. If the settings cannot be read, the defaults are used; a plugin
+    /// that cannot be read is left out; if discovery fails, the cluster has no optional APIs.
+    pub async fn load(settings: PreviewOptions) -> Result<Self, llsd_registry::Error> {
+        let PreviewOptions {
             client,
             plugins,
             host,
             plugin_selector,
-            home,
+            operator_namespace,
             registry,
             keyring,
         } = settings;
-        let mut unknown = Vec::new();
-        let configuration = match Configuration::at_start(&client, &home).await {
-            Ok(configuration) => configuration,
+        let mut unreadable = Vec::new();
+        let settings = match Settings::load(&client, &operator_namespace).await {
+            Ok(settings) => settings,
             Err(error) => {
-                unknown.push(format!("the operator's settings: {}", chain(&error)));
-                Configuration::without_config_map()
+                unreadable.push(format!("the operator's settings: {}", chain(&error)));
+                Settings::without_config_map()
             }
         };
-        let cluster = match ask(&client).await {
+        let cluster = match discover_once(&client).await {
             Ok(cluster) => cluster,
             Err(error) => {
-                unknown.push(format!("what the cluster offers: {}", chain(&error)));
+                unreadable.push(format!(
+                    "the optional APIs of the cluster: {}",
+                    chain(&error)
+                ));
                 Cluster::default()
             }
         };
         let registries = Arc::new(Registries::new(registry));
-        if let Ok(mirrors) = configuration.mirrors() {
-            registries.redirect(mirrors.value)?;
+        if let Ok(mirrors) = settings.mirrors() {
+            registries.set_mirrors(mirrors.value)?;
         }
-        let plugins = Plugins::new(plugins, watch::Sender::new(Arc::default()));
-        let adoption = Adoption {
+        let plugins = ActivePlugins::new(plugins, watch::Sender::new(Arc::default()));
+        let restorer = Restorer {
             client: &client,
             host: &host,
-            namespace: &home,
+            namespace: &operator_namespace,
             plugins: &plugins,
         };
-        match adoption.all(plugin_selector.as_deref()).await {
-            Ok(problems) => unknown.extend(problems),
-            Err(error) => unknown.push(format!("the SchemaPlugins: {}", chain(&error))),
+        match restorer.restore_all(plugin_selector.as_deref()).await {
+            Ok(problems) => unreadable.extend(problems),
+            Err(error) => unreadable.push(format!("the SchemaPlugins: {}", chain(&error))),
         }
         Ok(Self {
             images: Images::new(client.clone(), registries, keyring),
             client,
             plugins,
-            configuration,
+            settings,
             cluster,
-            unknown,
+            unreadable,
         })
     }
 
-    /// What the operator knows and could not be read here, each with the reason.
-    pub fn unknown(&self) -> &[String] {
-        &self.unknown
+    /// The parts of the state that could not be read, each with the reason.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 }

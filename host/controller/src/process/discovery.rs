@@ -1,4 +1,4 @@
-//! What the cluster offers that objects depend on. It is asked once, when the operator starts.
+//! Discovers the optional APIs of the cluster, once, when the operator starts.
 
 use std::time::Duration;
 
@@ -7,27 +7,30 @@ use kube::Client;
 use kube::api::Api;
 use llsd_render::objects::{ANY_UID, Cluster, Kind};
 
-/// Where a pod finds the namespace that it runs in.
+/// The file in which a pod finds its own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// Until an API server that did not answer is asked again.
+/// Delay between attempts.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Asks the API server until it answers. A guess would make the wrong objects.
+/// Repeats [`discover_once`] until it succeeds. Guessing would create wrong objects.
 pub(crate) async fn discover(client: &Client) -> Cluster {
     loop {
-        match ask(client).await {
+        match discover_once(client).await {
             Ok(cluster) => return cluster,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "the API server does not say which APIs it has");
+                tracing::warn!(
+                    error,
+                    "failed to discover the APIs of the cluster, retrying"
+                );
             }
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
-/// Asks the API server once.
-pub(crate) async fn ask(client: &Client) -> Result<Cluster, kube::Error> {
+/// Discovers the optional APIs of the cluster.
+pub(crate) async fn discover_once(client: &Client) -> Result<Cluster, kube::Error> {
     let groups = client.list_api_groups().await?;
     let routes = Kind::Route.resource().group;
     let has_routes = groups.groups.iter().any(|group| group.name == routes);
@@ -43,7 +46,7 @@ pub(crate) async fn ask(client: &Client) -> Result<Cluster, kube::Error> {
     })
 }
 
-/// Absent outside a cluster, where no policy can let the operator in.
+/// The namespace of the operator's own pod; `None` outside a cluster.
 fn operator_namespace() -> Option<String> {
     std::fs::read_to_string(NAMESPACE_FILE)
         .ok()

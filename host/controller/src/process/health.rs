@@ -1,72 +1,69 @@
-//! Whether the operator works: for the probes of its pod.
+//! Liveness and readiness of the operator, for the probes of its pod.
 //!
-//! Alive means that no pass has been stuck for long; ready means that every watch has told what there
-//! is. A replica that waits for the lead is both.
+//! Alive: no reconciliation has been running for too long. Ready: every watch has delivered its first
+//! list. A replica that waits for leadership can be both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::view::View;
+use parking_lot::Mutex;
 
-/// A pass makes a handful of requests and calls plugins that are cut off after seconds.
+use crate::cache::ClusterCache;
+
+/// A reconciliation makes a few requests and calls plugins with time limits of seconds.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 
-/// The passes under way, and the view.
+/// The running reconciliations, and the cache.
 pub(crate) struct Health {
-    view: Arc<View>,
+    cache: Arc<ClusterCache>,
     next: AtomicU64,
-    passes: Mutex<BTreeMap<u64, Instant>>,
+    running: Mutex<BTreeMap<u64, Instant>>,
 }
 
-/// A pass under way. It ends when this is dropped, also by a panic.
-pub(crate) struct Pass<'a> {
+/// A running reconciliation. It ends when the guard is dropped, also by a panic.
+pub(crate) struct ReconcileGuard<'a> {
     health: &'a Health,
     number: u64,
 }
 
 impl Health {
-    pub(crate) fn new(view: Arc<View>) -> Self {
+    pub(crate) fn new(cache: Arc<ClusterCache>) -> Self {
         Self {
-            view,
+            cache,
             next: AtomicU64::default(),
-            passes: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
-    /// A pass begins.
-    pub(crate) fn begin(&self, now: Instant) -> Pass<'_> {
+    /// Registers a reconciliation.
+    pub(crate) fn start(&self, now: Instant) -> ReconcileGuard<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
-        passes.insert(number, now);
-        Pass {
+        self.running.lock().insert(number, now);
+        ReconcileGuard {
             health: self,
             number,
         }
     }
 
-    /// Whether the process does its work.
+    /// Whether no reconciliation is stuck.
     pub(crate) fn is_alive(&self, now: Instant) -> bool {
-        let passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
-        passes
+        let running = self.running.lock();
+        running
             .values()
             .all(|begun| now.duration_since(*begun) < STUCK_AFTER)
     }
 
-    /// Whether the cluster is known.
+    /// Whether the caches are complete.
     pub(crate) fn is_ready(&self) -> bool {
-        self.view.is_complete()
+        self.cache.is_complete()
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for ReconcileGuard<'_> {
     fn drop(&mut self) {
-        let passes = &self.health.passes;
-        passes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.number);
+        self.health.running.lock().remove(&self.number);
     }
 }
 
@@ -75,13 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_that_never_ends_is_noticed_and_one_that_ended_is_forgotten() {
-        let health = Health::new(Arc::new(View::new([])));
+    fn a_stuck_reconciliation_fails_liveness_until_it_ends() {
+        let health = Health::new(Arc::new(ClusterCache::new([])));
         let start = Instant::now();
         let later = start + STUCK_AFTER;
-        let pass = health.begin(start);
+        let guard = health.start(start);
         assert!(health.is_alive(start) && !health.is_alive(later));
-        drop(pass);
+        drop(guard);
         assert!(health.is_alive(later));
         assert!(!health.is_ready());
     }

@@ -1,5 +1,5 @@
-//! Everything that the API server has to be told, for an operator that runs from a laptop: the
-//! definitions, the admission policy and where the webhooks are.
+//! Installs the cluster-wide objects for an operator that runs outside the cluster (`--dev`): the
+//! CRDs, the admission policy and the webhook configuration.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -20,32 +20,32 @@ use llsd_api::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A definition that is accepted is served within moments.
+/// The API server usually serves a new CRD within a second.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Why the definitions are not there.
+/// Why the installation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The API server refused an object.
-    #[error("the API server did not take {name:?}")]
+    /// The API server rejected an object.
+    #[error("failed to apply {name:?}")]
     Refused {
         /// The object.
         name: String,
-        /// What it said.
+        /// The error of the API server.
         #[source]
         error: Box<kube::Error>,
     },
-    /// It was taken and is not served.
+    /// The API server accepted a CRD but does not serve it.
     #[error(
-        "the definition {0:?} is not served after {ESTABLISHED_WITHIN:?}; look at its conditions"
+        "the CRD {0:?} is not established after {ESTABLISHED_WITHIN:?}; check its status conditions"
     )]
     NotEstablished(String),
 }
 
-/// Applies the definitions of both kinds and waits until they are served.
+/// Applies the CRDs of both kinds and waits until they are established.
 ///
-/// Without a conversion webhook the two versions of the API would show different things of one
-/// resource, so without `webhook` only v1alpha2 is served.
+/// Without a conversion webhook the API server would return unconverted resources, so without
+/// `webhook` only v1alpha2 is served.
 pub async fn install_definitions(
     client: &Client,
     webhook: Option<&Webhook>,

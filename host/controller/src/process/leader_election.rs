@@ -1,30 +1,30 @@
-//! Which replica writes: the one that holds a Lease.
+//! Leader election: only the replica that holds a Lease writes.
 //!
-//! Every replica watches, so that the next one can go on at once. A leader that loses the Lease stops
-//! writing; one that ends gives it back.
+//! All replicas watch, so that the next leader can continue at once. A leader that loses the Lease
+//! stops writing; one that shuts down releases it.
 
 use kube::Client;
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The Lease, in the operator's own namespace. Another name than the first operator's: the two must
-/// not take turns.
+/// The Lease, in the operator's own namespace. Its name differs from the Lease of
+/// llama-stack-k8s-operator, so that the two operators do not alternate.
 const LEASE: &str = "llsd-operator";
-/// How long a leader that vanished is waited for.
-const SECONDS: u64 = 15;
-/// How long before the end of that time a leader renews.
-const GRACE_SECONDS: u64 = 5;
+/// How long a Lease is valid without renewal.
+const DURATION_SECONDS: u64 = 15;
+/// How long before the Lease expires the leader renews it.
+const RENEW_BEFORE_SECONDS: u64 = 5;
 
-/// A stand for the lead.
-pub(crate) struct Candidacy {
-    state: watch::Receiver<bool>,
+/// A replica that takes part in leader election.
+pub(crate) struct LeaderElection {
+    is_leader: watch::Receiver<bool>,
     task: JoinHandle<Result<LeaseManager, LeaseManagerError>>,
 }
 
-impl Candidacy {
-    /// Stands for the lead.
-    pub(crate) async fn stand(
+impl LeaderElection {
+    /// Starts to take part under the name `identity`.
+    pub(crate) async fn join(
         client: Client,
         namespace: &str,
         identity: &str,
@@ -32,37 +32,46 @@ impl Candidacy {
         let manager = LeaseManagerBuilder::new(client, LEASE)
             .with_namespace(namespace)
             .with_identity(identity)
-            .with_duration(SECONDS)
-            .with_grace(GRACE_SECONDS)
+            .with_duration(DURATION_SECONDS)
+            .with_grace(RENEW_BEFORE_SECONDS)
             .build()
             .await?;
-        let (state, task) = manager.watch().await;
-        Ok(Self { state, task })
+        let (is_leader, task) = manager.watch().await;
+        Ok(Self { is_leader, task })
     }
 
-    /// Waits until it leads, or no longer leads.
-    pub(crate) async fn becomes(&self, leader: bool) {
-        let mut state = self.state.clone();
-        // The end of the task is the end of the lead.
-        let gone = state.wait_for(|leads| *leads == leader).await.is_err();
-        if gone && leader {
+    /// Waits until this replica is the leader.
+    pub(crate) async fn acquire(&self) {
+        if self.wait_for(true).await.is_err() {
+            // The election task has ended, so this replica never becomes the leader.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether it leads now.
-    pub(crate) fn is_leading(&self) -> bool {
-        *self.state.borrow() && !self.task.is_finished()
+    /// Waits until this replica is not the leader any more.
+    pub(crate) async fn lost(&self) {
+        // The end of the election task is also the end of leadership.
+        let _ = self.wait_for(false).await;
     }
 
-    /// Gives the Lease back.
-    pub(crate) async fn resign(self) {
-        let Self { state, task } = self;
-        drop(state);
+    /// Whether this replica is the leader.
+    pub(crate) fn is_leader(&self) -> bool {
+        *self.is_leader.borrow() && !self.task.is_finished()
+    }
+
+    /// Releases the Lease.
+    pub(crate) async fn release(self) {
+        let Self { is_leader, task } = self;
+        drop(is_leader);
         match task.await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the lead was not given back"),
-            Err(error) => tracing::warn!(%error, "the lead was not given back"),
+            Ok(Err(error)) => tracing::warn!(%error, "failed to release the leader Lease"),
+            Err(error) => tracing::warn!(%error, "failed to release the leader Lease"),
         }
+    }
+
+    async fn wait_for(&self, leader: bool) -> Result<(), watch::error::RecvError> {
+        let mut is_leader = self.is_leader.clone();
+        is_leader.wait_for(|is| *is == leader).await.map(drop)
     }
 }

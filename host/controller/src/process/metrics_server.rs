@@ -1,11 +1,12 @@
-//! What the operator answers: probes in plain text, and metrics over TLS to whoever may read them.
+//! The HTTPS server for `/metrics`.
 //!
-//! The API server says who asks and whether they may: a bearer token, and the permission to `get` the
-//! path `/metrics`. A yes is remembered for a while, so that a scrape costs nothing.
+//! A request needs a bearer token whose user may `get` the path `/metrics`. The API server decides
+//! both with a TokenReview and a SubjectAccessReview. A positive decision is cached for a minute, so
+//! that a scrape makes no request.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -22,72 +23,42 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 use llsd_render::digest;
+use parking_lot::Mutex;
 
-use crate::health::Health;
-use crate::metrics::Metrics;
+use super::{Metrics, ServeError};
 
 const METRICS_PATH: &str = "/metrics";
-/// What Prometheus expects.
-const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How long a yes of the API server counts.
-const REMEMBERED: Duration = Duration::from_secs(60);
-/// Requests under way may take this long at the end.
-const GRACE: Duration = Duration::from_secs(5);
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How long a positive decision of the API server is cached.
+const AUTHORIZATION_TTL: Duration = Duration::from_secs(60);
+/// How long requests may take after shutdown has begun.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Why nothing is answered.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("cannot listen")]
-    Listen(#[from] std::io::Error),
-    #[error("cannot make a certificate for the metrics")]
-    Certificate(#[from] rcgen::Error),
-}
-
-/// Answers the probes until it is dropped.
-pub(crate) async fn probes(listener: TcpListener, health: Arc<Health>) -> Result<(), Error> {
-    let alive = |State(health): State<Arc<Health>>| async move {
-        answer(health.is_alive(Instant::now()), "a pass is stuck")
-    };
-    let ready = |State(health): State<Arc<Health>>| async move {
-        answer(
-            health.is_ready(),
-            "the watches have not told everything yet",
-        )
-    };
-    let router = Router::new()
-        .route("/healthz", get(alive))
-        .route("/readyz", get(ready))
-        .with_state(health);
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    Ok(axum::serve(listener, router).await?)
-}
-
-/// Answers scrapes until it is dropped.
-pub(crate) async fn metrics(
+/// Serves scrapes until the future is dropped.
+pub(crate) async fn serve_metrics(
     listener: TcpListener,
     metrics: Arc<Metrics>,
     client: Client,
-) -> Result<(), Error> {
-    // Whoever comes first decides for the process; all choose the same.
+) -> Result<(), ServeError> {
+    // Fails if another part of the process has already installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let made = rcgen::generate_simple_self_signed(vec!["llsd-metrics".to_owned()])?;
+    let generated = rcgen::generate_simple_self_signed(vec!["llsd-metrics".to_owned()])?;
     let tls = RustlsConfig::from_der(
-        vec![made.cert.der().to_vec()],
-        made.signing_key.serialize_der(),
+        vec![generated.cert.der().to_vec()],
+        generated.signing_key.serialize_der(),
     )
     .await?;
-    let gate = Arc::new(Gate {
+    let authorizer = Arc::new(Authorizer {
         client,
         metrics,
-        admitted: Mutex::default(),
+        authorized: Mutex::default(),
     });
     let router = Router::new()
         .route(METRICS_PATH, get(scrape))
-        .with_state(gate);
+        .with_state(authorizer);
     listener.set_nonblocking(true)?;
     let handle = Handle::<SocketAddr>::new();
-    let _ending = Ending(handle.clone());
+    let _shutdown = ShutdownOnDrop(handle.clone());
     axum_server::from_tcp_rustls(listener, tls)?
         .handle(handle)
         .serve(router.into_make_service())
@@ -95,43 +66,51 @@ pub(crate) async fn metrics(
     Ok(())
 }
 
-/// Ends the server with whoever waits for it.
-struct Ending(Handle<SocketAddr>);
+/// Shuts the server down when it is dropped.
+struct ShutdownOnDrop(Handle<SocketAddr>);
 
-impl Drop for Ending {
+impl Drop for ShutdownOnDrop {
     fn drop(&mut self) {
-        self.0.graceful_shutdown(Some(GRACE));
+        self.0.graceful_shutdown(Some(SHUTDOWN_GRACE));
     }
 }
 
-struct Gate {
+struct Authorizer {
     client: Client,
     metrics: Arc<Metrics>,
-    /// By digest of the token: when the API server said yes.
-    admitted: Mutex<HashMap<String, Instant>>,
+    /// When the API server allowed a token, by digest of the token.
+    authorized: Mutex<HashMap<String, Instant>>,
 }
 
-async fn scrape(State(gate): State<Arc<Gate>>, headers: HeaderMap) -> Response {
+async fn scrape(State(authorizer): State<Arc<Authorizer>>, headers: HeaderMap) -> Response {
     let token = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let Some(token) = token else {
-        return (StatusCode::UNAUTHORIZED, "a bearer token is needed\n").into_response();
+        return (StatusCode::UNAUTHORIZED, "a bearer token is required\n").into_response();
     };
-    match gate.admits(token).await {
-        Ok(true) => ([(header::CONTENT_TYPE, TEXT)], gate.metrics.text()).into_response(),
-        Ok(false) => (StatusCode::FORBIDDEN, "get /metrics is not allowed\n").into_response(),
+    match authorizer.is_authorized(token).await {
+        Ok(true) => (
+            [(header::CONTENT_TYPE, OPENMETRICS)],
+            authorizer.metrics.text(),
+        )
+            .into_response(),
+        Ok(false) => (
+            StatusCode::FORBIDDEN,
+            "the user of this token must be allowed to get /metrics\n",
+        )
+            .into_response(),
         Err(error) => {
-            tracing::warn!(%error, "the API server did not say who may read metrics");
+            tracing::warn!(%error, "failed to authorize a metrics request");
             StatusCode::SERVICE_UNAVAILABLE.into_response()
         }
     }
 }
 
-impl Gate {
-    async fn admits(&self, token: &str) -> Result<bool, kube::Error> {
+impl Authorizer {
+    async fn is_authorized(&self, token: &str) -> Result<bool, kube::Error> {
         let key = digest::of(token);
-        if self.is_remembered(&key) {
+        if self.is_cached(&key) {
             return Ok(true);
         }
         let review = TokenReview {
@@ -163,29 +142,21 @@ impl Gate {
             },
             ..SubjectAccessReview::default()
         };
-        let accesses = Api::<SubjectAccessReview>::all(self.client.clone());
-        let answer = accesses.create(&PostParams::default(), &review).await?;
-        let is_allowed = answer.status.is_some_and(|status| status.allowed);
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let reviewed = reviews.create(&PostParams::default(), &review).await?;
+        let is_allowed = reviewed.status.is_some_and(|status| status.allowed);
         if is_allowed {
-            let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-            admitted.retain(|_, since| since.elapsed() < REMEMBERED);
-            admitted.insert(key, Instant::now());
+            let mut authorized = self.authorized.lock();
+            authorized.retain(|_, since| since.elapsed() < AUTHORIZATION_TTL);
+            authorized.insert(key, Instant::now());
         }
         Ok(is_allowed)
     }
 
-    fn is_remembered(&self, key: &str) -> bool {
-        let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-        admitted
+    fn is_cached(&self, key: &str) -> bool {
+        self.authorized
+            .lock()
             .get(key)
-            .is_some_and(|since| since.elapsed() < REMEMBERED)
-    }
-}
-
-fn answer(is_well: bool, trouble: &'static str) -> Response {
-    if is_well {
-        "ok\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, trouble).into_response()
+            .is_some_and(|since| since.elapsed() < AUTHORIZATION_TTL)
     }
 }

@@ -1,8 +1,10 @@
-//! Rewrites resources that are still stored as v1alpha1, so that v1alpha1 can one day go.
+//! Migrates resources that are stored as v1alpha1 to v1alpha2, so that a later release can remove
+//! v1alpha1.
 //!
-//! Every resource is patched with nothing; the API server then stores it as v1alpha2. Afterwards
-//! `status.storedVersions` of the definition is trimmed. Nothing is remembered in between: whoever
-//! comes back after an interruption writes what is already migrated once more, which changes nothing.
+//! An empty patch makes the API server store a resource in the current storage version. When all
+//! resources are patched, v1alpha1 is removed from `status.storedVersions` of the CRD. The migration
+//! keeps no progress: after an interruption it starts again, and patching a migrated resource again
+//! changes nothing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
@@ -11,56 +13,56 @@ use kube::{Client, ResourceExt};
 use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution};
 use serde_json::json;
 
-/// The version that everything is to be stored as.
-const STORED: &str = "v1alpha2";
-/// Resources read at once.
-const PAGE: u32 = 200;
-/// How often to try again when the list grew too old to go on reading it, or the definition changed.
-const TRIES: usize = 5;
+/// The storage version.
+const STORAGE_VERSION: &str = "v1alpha2";
+/// Resources per list request.
+const PAGE_SIZE: u32 = 200;
+/// Attempts when the continue token of a list expires or the CRD changes meanwhile.
+const MAX_ATTEMPTS: usize = 5;
 
-/// Why the migration stopped. It can be taken up again at any time.
+/// Why the migration stopped. It can be repeated at any time.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// The definition is not there, or cannot be read or written.
-    #[error("the API server did not {verb} the definition {DISTRIBUTION_CRD_NAME:?}")]
+    /// The CRD does not exist, or cannot be read or updated.
+    #[error("failed to {verb} the CRD {DISTRIBUTION_CRD_NAME:?}")]
     Definition {
-        /// What it was asked for.
+        /// What failed.
         verb: &'static str,
-        /// What it said.
+        /// The error of the API server.
         #[source]
         error: Box<kube::Error>,
     },
-    /// Another version is stored: this is not the definition of this release.
+    /// The CRD has another storage version, so it is not the one of this release.
     #[error(
-        "the cluster stores {0:?} and not {STORED:?}; apply the definitions of this release first"
+        "the storage version of the CRD is {0:?}, not {STORAGE_VERSION:?}; apply the CRDs of this release first"
     )]
-    StoresAnother(String),
+    WrongStorageVersion(String),
     /// The resources could not be listed.
-    #[error("the API server did not list the resources; the conversion webhook has to be running")]
+    #[error("failed to list the resources; check that the conversion webhook is running")]
     List(#[source] Box<kube::Error>),
-    /// A resource could not be written.
-    #[error("the API server did not take {namespace}/{name} back as it is")]
+    /// A resource could not be patched.
+    #[error("failed to patch {namespace}/{name}")]
     Resource {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
-        /// What it said.
+        /// The error of the API server.
         #[source]
         error: Box<kube::Error>,
     },
 }
 
-/// What a migration came to.
+/// The result of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Migration {
-    /// Everything was stored as v1alpha2 already.
+    /// Every resource was already stored as v1alpha2.
     NothingToDo,
-    /// This many resources were written back.
+    /// This many resources were patched.
     Done(usize),
 }
 
-/// Brings every resource to the stored version, then says so on the definition.
+/// Stores every resource in the storage version, then updates `status.storedVersions` of the CRD.
 pub async fn migrate_storage(client: &Client) -> Result<Migration, MigrationError> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let failed = |verb| {
@@ -72,40 +74,43 @@ pub async fn migrate_storage(client: &Client) -> Result<Migration, MigrationErro
     let definition = definitions
         .get(DISTRIBUTION_CRD_NAME)
         .await
-        .map_err(failed("give"))?;
-    if stored_versions(&definition)? == [STORED] {
+        .map_err(failed("get"))?;
+    if stored_versions(&definition)? == [STORAGE_VERSION] {
         return Ok(Migration::NothingToDo);
     }
     let count = rewrite_all(client).await?;
-    let mut tries = 1;
+    let mut attempt = 1;
     loop {
         let definition = definitions
             .get(DISTRIBUTION_CRD_NAME)
             .await
-            .map_err(failed("give"))?;
+            .map_err(failed("get"))?;
         stored_versions(&definition)?;
-        // With the resource version: a definition that changes now may store something else.
-        let trimmed = json!({
+        // With the resource version, because a CRD that changes now may have another storage
+        // version.
+        let migrated = json!({
             "metadata": {"resourceVersion": definition.resource_version()},
-            "status": {"storedVersions": [STORED]},
+            "status": {"storedVersions": [STORAGE_VERSION]},
         });
-        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&trimmed));
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&migrated));
         let patched = definitions.patch_status(DISTRIBUTION_CRD_NAME, &parameters, &patch);
         match patched.await {
             Ok(_) => return Ok(Migration::Done(count)),
-            // Others write the definition too, such as whoever keeps its `caBundle`.
-            Err(kube::Error::Api(answer)) if answer.is_conflict() && tries < TRIES => tries += 1,
-            Err(error) => return Err(failed("take the trimmed versions of")(error)),
+            // Other controllers update the CRD, too, such as the rotation of its `caBundle`.
+            Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => {
+                attempt += 1
+            }
+            Err(error) => return Err(failed("update status.storedVersions of")(error)),
         }
     }
 }
 
-/// The versions in which resources may be stored, if new ones are stored as they should be.
+/// The versions in which resources may be stored. Fails unless v1alpha2 is the storage version.
 fn stored_versions(definition: &CustomResourceDefinition) -> Result<Vec<String>, MigrationError> {
     let storing = definition.spec.versions.iter().find(|one| one.storage);
     let storing = storing.map(|one| one.name.clone()).unwrap_or_default();
-    if storing != STORED {
-        return Err(MigrationError::StoresAnother(storing));
+    if storing != STORAGE_VERSION {
+        return Err(MigrationError::WrongStorageVersion(storing));
     }
     let status = definition.status.as_ref();
     let stored = status.and_then(|status| status.stored_versions.clone());
@@ -113,20 +118,22 @@ fn stored_versions(definition: &CustomResourceDefinition) -> Result<Vec<String>,
 }
 
 async fn rewrite_all(client: &Client) -> Result<usize, MigrationError> {
-    let mut tries = 1;
+    let mut attempt = 1;
     loop {
         match rewrite_pages(client).await {
-            Err(MigrationError::List(error)) if is_expired(&error) && tries < TRIES => tries += 1,
+            Err(MigrationError::List(error)) if is_expired(&error) && attempt < MAX_ATTEMPTS => {
+                attempt += 1
+            }
             outcome => return outcome,
         }
     }
 }
 
 async fn rewrite_pages(client: &Client) -> Result<usize, MigrationError> {
-    // As JSON: what the types of this release do not know must not be lost.
+    // As dynamic objects, so that fields unknown to this release are preserved.
     let resource = ApiResource::erase::<Distribution>(&());
     let everywhere = Api::<DynamicObject>::all_with(client.clone(), &resource);
-    let mut page = ListParams::default().limit(PAGE);
+    let mut page = ListParams::default().limit(PAGE_SIZE);
     let mut count = 0;
     loop {
         let listed = everywhere
@@ -151,13 +158,13 @@ async fn rewrite(
 ) -> Result<(), MigrationError> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, resource);
-    // Nothing but the version: who changes nothing changes nothing that others wrote meanwhile.
-    let nothing = json!({"metadata": {"resourceVersion": object.resource_version()}});
-    let (parameters, patch) = (PatchParams::default(), Patch::Merge(&nothing));
+    // The resource version makes the patch fail if the resource changed meanwhile.
+    let empty = json!({"metadata": {"resourceVersion": object.resource_version()}});
+    let (parameters, patch) = (PatchParams::default(), Patch::Merge(&empty));
     match api.patch(&name, &parameters, &patch).await {
         Ok(_) => Ok(()),
-        // Whoever wrote it in between had it stored anew; who deleted it needs nothing.
-        Err(kube::Error::Api(answer)) if answer.is_conflict() || answer.is_not_found() => Ok(()),
+        // A write in between stored the resource in the new version; a deleted one needs nothing.
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
         Err(error) => Err(MigrationError::Resource {
             namespace,
             name,
@@ -166,7 +173,7 @@ async fn rewrite(
     }
 }
 
-/// The list is older than what the API server remembers.
+/// Whether the continue token of a list has expired.
 fn is_expired(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(answer) if answer.code == 410)
+    matches!(error, kube::Error::Api(status) if status.code == 410)
 }

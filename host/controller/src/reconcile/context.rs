@@ -1,64 +1,55 @@
-//! What every reconciliation may use.
+//! What all reconciliations of one operator share.
 
 use std::sync::Arc;
 
 use kube::Client;
 use llsd_render::objects::Cluster;
 
-use crate::configuration::Configurations;
-use crate::gather::Contents;
-use crate::health::Health;
+use crate::active_plugins::ActivePlugins;
+use crate::cache::{
+    Backoff, ClusterCache, ContentCache, PrioritySemaphore, ReconcileTrigger, References,
+    StatusCache,
+};
 use crate::images::Images;
-use crate::metrics::Metrics;
-use crate::patience::Patience;
-use crate::plugins::Plugins;
-use crate::polling::Polls;
-use crate::references::References;
-use crate::report::{Events, Recent};
-use crate::turns::Turns;
-use crate::view::{View, Wake};
+use crate::process::{Events, Health, Metrics};
+use crate::servers::ServerPoller;
+use crate::settings::CurrentSettings;
 
-/// Shared by all reconciliations of one operator.
+/// What all reconciliations of one operator share.
 pub(crate) struct Context {
     pub(crate) client: Client,
     /// Schema adapters and provider packs.
-    pub(crate) plugins: Arc<Plugins>,
-    /// What the labels of images say.
+    pub(crate) plugins: Arc<ActivePlugins>,
     pub(crate) images: Images,
-    /// What the operator's own ConfigMap says.
-    pub(crate) configurations: Arc<Configurations>,
-    /// Which resources wait for what.
+    /// The settings in the operator's own ConfigMap.
+    pub(crate) settings: Arc<CurrentSettings>,
+    /// What each resource refers to.
     pub(crate) references: Arc<References>,
-    /// What the cluster offers.
+    /// The optional APIs of the cluster.
     pub(crate) cluster: Cluster,
-    /// What is known of the cluster.
-    pub(crate) view: Arc<View>,
-    /// What referenced objects hold.
-    pub(crate) contents: Contents,
-    /// What was written on statuses.
-    pub(crate) recent: Recent,
-    /// Where events go.
+    /// The watched objects.
+    pub(crate) cache: Arc<ClusterCache>,
+    /// The content of referenced Secrets and ConfigMaps.
+    pub(crate) contents: ContentCache,
+    /// The last status of each resource.
+    pub(crate) statuses: StatusCache,
     pub(crate) events: Arc<Events>,
-    /// How often each resource failed.
-    pub(crate) patience: Patience,
-    /// Whose turn it is.
-    pub(crate) turns: Turns,
-    /// What running servers say about themselves.
-    pub(crate) polls: Polls,
-    /// Asks for passes.
-    pub(crate) wake: Wake,
-    /// Which passes are under way.
+    pub(crate) backoff: Backoff,
+    /// Limits concurrent reconciliations.
+    pub(crate) priority: PrioritySemaphore,
+    /// Polls running servers.
+    pub(crate) servers: ServerPoller,
+    pub(crate) trigger: ReconcileTrigger,
     pub(crate) health: Arc<Health>,
-    /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Context {
-    /// Forgets a resource that is gone.
+    /// Drops everything that is stored for a deleted resource.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.references.forget(namespace, name);
-        self.patience.regain(namespace, name);
-        self.polls.forget(namespace, name);
-        self.contents.forget_absent();
+        self.backoff.reset(namespace, name);
+        self.servers.forget(namespace, name);
+        self.contents.forget_deleted();
     }
 }

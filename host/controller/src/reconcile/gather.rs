@@ -1,229 +1,118 @@
-//! Reads what a resource points at: its base configuration, or the file that replaces it.
+//! Step 2, gather: reads what a resource refers to.
 //!
-//! In: a checked resource. Out: the image, what the configuration starts from, and whom the server
-//! trusts. Reads only.
+//! In: a checked resource. Out: the image, the source of the configuration, the trusted certificates
+//! and the declarations of external providers. Writes nothing.
 
-mod cluster;
-mod connection;
-mod contents;
-mod conversion;
-mod external;
-pub(crate) mod secrets;
-pub(crate) mod trust;
+mod config_source;
+mod error;
+mod external_providers;
+mod trusted_ca;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use llsd_adapter_sdk::documents::Hints;
-use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
-use llsd_api::v1alpha2::ConfigSourceKind;
-use llsd_api::{FieldPath, Rejection, Rejections, choices};
+use llsd_api::checked::{Checked, ServerSource};
+use llsd_api::{Diagnostic, Diagnostics, FieldPath, choices};
 use llsd_registry::BaseConfig;
-use llsd_render::digest;
-use llsd_render::distributions::KnownDistribution;
+use llsd_render::ProviderPackage;
+use llsd_render::ca_bundle::CaBundle;
 use llsd_render::objects::Owner;
-use llsd_render::trust::TrustBundle;
-use llsd_render::{ProviderPackage, yaml};
-use serde_json::Value;
 
-use crate::configuration::{Configuration, InForce, Missing, Unreadable};
-use crate::images::{self, Images, Puller};
-pub(crate) use cluster::{ask, discover};
-pub(crate) use contents::Contents;
+use crate::cache::ContentCache;
+use crate::images::Images;
+use crate::settings::{DistributionError, Effective, Settings};
+pub(crate) use config_source::Source;
+pub(crate) use error::Error;
 
-/// What a resource points at.
+/// What a resource refers to.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    /// The image that runs.
+    /// The image of the server.
     pub(crate) image: String,
-    /// What the configuration starts from.
+    /// The source of the configuration.
     pub(crate) source: Source,
-    /// Certificates that the server trusts.
-    pub(crate) trust: Option<TrustBundle>,
-    /// What the image itself says, where it was read.
+    /// CA certificates that the server trusts.
+    pub(crate) ca_bundle: Option<CaBundle>,
+    /// The content of the image's labels; `None` if the image was not read.
     pub(crate) labels: Option<Arc<BaseConfig>>,
-    /// By provider id, what the images of external providers declare.
+    /// The declarations of external providers, by provider id.
     pub(crate) packages: BTreeMap<String, ProviderPackage>,
-    /// Whether there is a network policy, where the operator's own switch decides.
+    /// Whether the operator's settings ask for a network policy; `None` if the resource decides.
     pub(crate) network_policy: Option<bool>,
-    /// Parts of the operator's ConfigMap that concern the resource and cannot be used.
+    /// Problems of the operator's settings that affect the resource.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Gathered {
-    /// The plugin that the image wishes for.
+    /// The plugin that the image proposes.
     pub(crate) fn proposed_plugin(&self) -> Option<&str> {
         self.labels.as_ref()?.plugin.as_deref()
     }
 
-    /// The user that the image names; absent: it names none, or was not read.
+    /// The user of the image; `None` if it has none, or was not read.
     pub(crate) fn image_user(&self) -> Option<&str> {
         self.labels.as_ref()?.user.as_deref()
     }
 }
 
-/// What the configuration starts from.
-#[derive(Debug)]
-pub(crate) enum Source {
-    /// A base that the resource is put over.
-    Base {
-        config: Value,
-        /// What is known about it from outside.
-        hints: Hints,
-        kind: ConfigSourceKind,
-        digest: String,
-    },
-    /// The user's own file.
-    Override { config_map: String, digest: String },
-    /// The file inside the image.
-    DistributionDefault,
-}
-
-/// Why it could not be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The author must change the resource.
-    #[error(transparent)]
-    Refused(#[from] Rejections),
-    /// Somebody must make or fill a ConfigMap.
-    #[error("{field}: {problem}; {fix}")]
-    ConfigMapNotFound {
-        field: FieldPath,
-        problem: String,
-        fix: String,
-    },
-    /// The image of an external provider cannot be read.
-    #[error("{field}: {error}")]
-    ProviderImage {
-        field: FieldPath,
-        error: Box<images::Error>,
-    },
-    /// Somebody must mend the operator's own ConfigMap.
-    #[error(transparent)]
-    OperatorConfig(#[from] Unreadable),
-    /// The image says nothing usable, or its registry nothing at all.
-    #[error(transparent)]
-    Image(#[from] images::Error),
-    /// The API server did not answer as it should.
-    #[error("the API server did not give the ConfigMap {name:?}: {error}")]
-    Api {
-        name: String,
-        error: Box<kube::Error>,
-    },
-}
-
-impl Error {
-    pub(crate) fn waits_for_somebody(&self) -> bool {
-        match self {
-            Self::Refused(_) | Self::ConfigMapNotFound { .. } | Self::OperatorConfig(_) => true,
-            Self::Image(_) | Self::ProviderImage { .. } => {
-                self.image().is_some_and(images::Error::needs_help)
-            }
-            Self::Api { .. } => false,
-        }
-    }
-
-    /// What is wrong with an image.
-    pub(crate) fn image(&self) -> Option<&images::Error> {
-        match self {
-            Self::Image(error) => Some(error),
-            Self::ProviderImage { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// Reads what a resource points at.
+/// Reads what a resource refers to.
 pub(crate) async fn gather(
-    contents: &Contents,
-    configuration: &Configuration,
+    contents: &ContentCache,
+    settings: &Settings,
     images: &Images,
     checked: &Checked,
     owner: &Owner,
 ) -> Result<Gathered, Error> {
-    let (mut labels, mut warnings) = (None, Vec::new());
+    let mut warnings = Vec::new();
     let network_policy = match checked.was_made_in_v1alpha1 {
         true => {
-            let switch = configuration.network_policy()?;
-            Some(*in_force(switch, &mut warnings))
+            let enabled = settings.network_policy()?;
+            Some(*effective(enabled, &mut warnings))
         }
         false => None,
     };
     let (image, known) = match &checked.server {
         ServerSource::Image(image) => (image.clone(), None),
         ServerSource::Named(name) => {
-            let found = configuration.distribution(name);
-            let found = found.map_err(|missing| no_distribution(name, missing))?;
-            let known = in_force(found, &mut warnings);
+            let found = settings.distribution(name);
+            let found = found.map_err(|error| distribution_error(name, error))?;
+            let known = effective(found, &mut warnings);
             (known.image.clone(), Some(known))
         }
     };
-    let source = match &checked.config_source {
-        ConfigSource::Override { config_map, .. } => {
-            let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
-            let text = read(contents, owner, config_map, DEFAULT_CONFIG_KEY, field).await?;
-            Source::Override {
-                config_map: config_map.clone(),
-                digest: digest::of(&text),
-            }
-        }
-        ConfigSource::Generated {
-            base: Some(BaseConfigMap { name, key }),
-        } => {
-            let field = FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]);
-            let text = read(contents, owner, name, key, field.clone()).await?;
-            let hints = Hints::default();
-            base(&text, hints, ConfigSourceKind::ConfigMap, field)?
-        }
-        ConfigSource::Generated { base: None } => match known {
-            Some(KnownDistribution {
-                base: Some(text),
-                schema,
-                image: _,
-            }) => {
-                let hints = Hints {
-                    schema: schema.clone(),
-                    ..Hints::default()
-                };
-                let field = FieldPath::spec().at(&["distribution", "name"]);
-                base(text, hints, ConfigSourceKind::Embedded, field)?
-            }
-            _ => {
-                // Another registry may hold another image of that name.
-                configuration.mirrors()?;
-                let puller = Puller::of(checked, &owner.namespace);
-                let read = images.base_config(&image, &puller).await?;
-                let source = labelled(&read, known, &checked.server)?;
-                labels = Some(read);
-                source
-            }
-        },
-        ConfigSource::DistributionDefault => Source::DistributionDefault,
+    let reader = config_source::Reader {
+        contents,
+        settings,
+        images,
+        checked,
+        owner,
     };
+    let (source, labels) = reader.read(&image, known).await?;
     if !checked.external.is_empty() {
-        configuration.mirrors()?;
+        // The mirrors decide where the images of external providers are read from.
+        settings.mirrors()?;
     }
     Ok(Gathered {
         image,
         source,
-        trust: trust::trust(contents, checked, owner).await?,
+        ca_bundle: trusted_ca::trusted_ca(contents, checked, owner).await?,
         labels,
-        packages: external::packages(images, checked, owner).await?,
+        packages: external_providers::packages(images, checked, owner).await?,
         network_policy,
         warnings,
     })
 }
 
-fn in_force<'a, T>(found: InForce<'a, T>, warnings: &mut Vec<String>) -> &'a T {
-    let InForce { value, problem } = found;
-    warnings.extend(problem.map(|problem| format!("{problem}; the last good reading is used")));
+fn effective<'a, T>(found: Effective<'a, T>, warnings: &mut Vec<String>) -> &'a T {
+    let Effective { value, problem } = found;
+    warnings.extend(problem.map(|problem| format!("{problem}; using the last valid value")));
     value
 }
 
-fn no_distribution(name: &str, missing: Missing) -> Error {
-    match missing {
-        Missing::Unreadable(unreadable) => unreadable.into(),
-        Missing::Unknown(names) => refuse(
+fn distribution_error(name: &str, error: DistributionError) -> Error {
+    match error {
+        DistributionError::Invalid(invalid) => invalid.into(),
+        DistributionError::NotFound(names) => reject(
             FieldPath::spec().at(&["distribution", "name"]),
             format!("no distribution is called {name:?}"),
             choices(name, names.iter().map(String::as_str)),
@@ -231,88 +120,6 @@ fn no_distribution(name: &str, missing: Missing) -> Error {
     }
 }
 
-/// The base that the labels of the image hold or lead to.
-fn labelled(
-    read: &BaseConfig,
-    known: Option<&KnownDistribution>,
-    server: &ServerSource,
-) -> Result<Source, Error> {
-    let field = match server {
-        ServerSource::Named(_) => "name",
-        ServerSource::Image(_) => "image",
-    };
-    let mut hints = images::hints(read);
-    hints.schema = hints
-        .schema
-        .or_else(|| known.and_then(|known| known.schema.clone()));
-    base(
-        &read.yaml,
-        hints,
-        ConfigSourceKind::ImageLabels,
-        FieldPath::spec().at(&["distribution", field]),
-    )
-}
-
-fn base(
-    text: &str,
-    hints: Hints,
-    kind: ConfigSourceKind,
-    field: FieldPath,
-) -> Result<Source, Error> {
-    let config = yaml::read(text).map_err(|error| {
-        let fix = "put the distribution's own configuration there".to_owned();
-        refuse(
-            field,
-            format!("the base is no server configuration: {error}"),
-            fix,
-        )
-    })?;
-    Ok(Source::Base {
-        config,
-        hints,
-        kind,
-        digest: digest::of(text),
-    })
-}
-
-/// One key of a ConfigMap of the resource's namespace.
-async fn read(
-    contents: &Contents,
-    owner: &Owner,
-    name: &str,
-    key: &str,
-    field: FieldPath,
-) -> Result<String, Error> {
-    let namespace = &owner.namespace;
-    let found = contents
-        .config_map(namespace, name)
-        .await
-        .map_err(|error| Error::Api {
-            name: name.to_owned(),
-            error: Box::new(error),
-        })?;
-    let Some(texts) = found else {
-        let problem = format!("namespace {namespace:?} has no ConfigMap {name:?}");
-        return Err(Error::ConfigMapNotFound {
-            field,
-            problem,
-            fix: format!("create it with the key {key:?}, or correct the name"),
-        });
-    };
-    texts
-        .get(key)
-        .cloned()
-        .ok_or_else(|| Error::ConfigMapNotFound {
-            field,
-            problem: format!("the ConfigMap {name:?} has no key {key:?}"),
-            fix: "put the configuration under that key".to_owned(),
-        })
-}
-
-fn refuse(field: FieldPath, problem: String, fix: String) -> Error {
-    Error::Refused(Rejections::from(Rejection {
-        field,
-        problem,
-        fix,
-    }))
+fn reject(field: FieldPath, problem: String, fix: String) -> Error {
+    Error::Rejected(Diagnostics::from(Diagnostic::error(field, problem, fix)))
 }

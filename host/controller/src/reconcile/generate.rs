@@ -1,60 +1,67 @@
-//! Asks the plugins, away from the threads that serve the cluster.
+//! Step 3, generate: the plugins generate the server's configuration.
 //!
-//! In: a checked resource and what was gathered for it. Out: what configures the server.
+//! In: a checked resource and what was gathered for it. Out: the configuration plan. Plugins run on
+//! blocking threads, so that they do not delay the asynchronous tasks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use llsd_adapter_sdk::Severity;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::Checked;
+use llsd_api::conditions::reason;
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::objects::ConfigPlan;
-use llsd_render::{Generated, Inputs, ProviderPackage, Refusal, Surroundings, Undecided, generate};
+use llsd_render::{GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaError};
 use serde_json::Value;
 
-use crate::gather::{Gathered, Source};
-use crate::plugins::Plugins;
+use super::gather::{Gathered, Source};
+use crate::active_plugins::ActivePlugins;
 
-/// Why there is no configuration.
+/// Why no configuration was generated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{}", explain(.0))]
-    Refused(Refusal),
-    /// Nobody serves the dialect, and the plugin that the image proposes is not in use.
+    Failed(GenerateError),
+    /// No plugin supports the schema, and the plugin that the image proposes is not in use.
     #[error(
-        "{refusal}; the image proposes the plugin {proposal}, which is not in use: the status of the SchemaPlugin whose proposalPrefix it lies under says why; without one, create it"
+        "{unsupported}; the image proposes plugin {proposal:?}, which is not in use: check the status of the SchemaPlugin whose proposalPrefix matches it, or create such a SchemaPlugin"
     )]
     ProposalUnused {
-        refusal: Box<Undecided>,
+        unsupported: Box<SchemaError>,
         proposal: String,
     },
-    #[error("the generation ended early: {0}")]
+    #[error("the generation panicked or was cancelled: {0}")]
     Panicked(#[from] tokio::task::JoinError),
 }
 
 impl Error {
-    /// The same input gives the same answer, so only a run that was cut short is worth another; and a
-    /// plugin that failed, because it may be put aside.
-    pub(crate) fn waits_for_somebody(&self) -> bool {
+    /// Whether a retry with the same input is useless. A faulty plugin may be quarantined meanwhile,
+    /// and an interrupted generation may succeed.
+    pub(crate) fn waits_for_change(&self) -> bool {
         match self {
-            Self::Refused(Refusal::Fault(_)) => false,
-            Self::Refused(_) | Self::ProposalUnused { .. } => true,
-            Self::Panicked(_) => false,
+            Self::Failed(GenerateError::Fault(_)) | Self::Panicked(_) => false,
+            Self::Failed(_) | Self::ProposalUnused { .. } => true,
         }
     }
-}
 
-impl Error {
-    /// Where nobody serves the dialect, the plugin that the image wishes for might.
-    fn with_proposal(self, plugins: &Plugins, gathered: &Gathered) -> Self {
+    /// The reason of the condition.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Failed(GenerateError::Schema(SchemaError::Unsupported { .. }))
+            | Self::ProposalUnused { .. } => reason::UNSUPPORTED_CONFIG_VERSION,
+            Self::Failed(_) | Self::Panicked(_) => reason::CONFIG_GENERATION_FAILED,
+        }
+    }
+
+    /// Adds the plugin that the image proposes to the error about an unsupported schema.
+    fn with_proposal(self, plugins: &ActivePlugins, gathered: &Gathered) -> Self {
         match (self, gathered.proposed_plugin()) {
             (
-                Self::Refused(Refusal::Undecided(refusal @ Undecided::Unsupported { .. })),
+                Self::Failed(GenerateError::Schema(unsupported @ SchemaError::Unsupported { .. })),
                 Some(proposal),
-            ) if !plugins.set.follows(proposal) => Self::ProposalUnused {
-                refusal: Box::new(refusal),
+            ) if !plugins.set.has_proposal(proposal) => Self::ProposalUnused {
+                unsupported: Box::new(unsupported),
                 proposal: proposal.to_owned(),
             },
             (error, _) => error,
@@ -62,17 +69,22 @@ impl Error {
     }
 }
 
-/// Generates the configuration, where one is to be generated.
-pub(crate) async fn expand(
-    plugins: &Plugins,
+/// Generates the configuration, unless the resource uses a complete one.
+pub(crate) async fn generate(
+    plugins: &ActivePlugins,
     checked: &Checked,
     gathered: &Gathered,
 ) -> Result<ConfigPlan, Error> {
     Ok(match &gathered.source {
         Source::Base { config, hints, .. } => {
-            let in_use = plugins.set.current();
-            let generated = generate_with(in_use, checked, config, hints, &gathered.packages).await;
-            plugins.faults.note(&generated);
+            let current = plugins.set.current();
+            let generated =
+                generate_with(current, checked, config, hints, &gathered.packages).await;
+            match &generated {
+                Ok(generated) => plugins.faults.record(Ok(generated)),
+                Err(Error::Failed(error)) => plugins.faults.record(Err(error)),
+                Err(_) => {}
+            }
             let generated = generated.map_err(|error| error.with_proposal(plugins, gathered));
             ConfigPlan::Generated(Box::new(generated?))
         }
@@ -84,7 +96,7 @@ pub(crate) async fn expand(
     })
 }
 
-/// What a set of plugins makes of a resource and its base.
+/// Generates the configuration with a set of plugins.
 pub(crate) async fn generate_with(
     plugins: Arc<[Plugin]>,
     checked: &Checked,
@@ -97,9 +109,9 @@ pub(crate) async fn generate_with(
         schema: checked.schema.clone().or_else(|| hints.schema.clone()),
         ..hints.clone()
     };
-    let surroundings = Surroundings {
+    let pod_context = PodContext {
         packages: packages.clone(),
-        ..Surroundings::default()
+        ..PodContext::default()
     };
     let generating = tokio::task::spawn_blocking(move || {
         let adapters: Vec<&dyn Adapter> = plugins
@@ -110,19 +122,19 @@ pub(crate) async fn generate_with(
             checked: &checked,
             base: &base,
             hints: &hints,
-            surroundings: &surroundings,
+            pod_context: &pod_context,
         };
-        generate(&adapters, &inputs)
+        llsd_render::generate(&adapters, &inputs)
     });
-    generating.await?.map_err(Error::Refused)
+    generating.await?.map_err(Error::Failed)
 }
 
-/// A refusal with all its reasons, one a line.
-fn explain(refusal: &Refusal) -> String {
-    let Refusal::Rejected(found) = refusal else {
-        return refusal.to_string();
+/// The message of an error; for a rejected resource every problem, one per line.
+fn explain(error: &GenerateError) -> String {
+    let GenerateError::Rejected(found) = error else {
+        return error.to_string();
     };
-    let errors = found.iter().filter(|one| one.severity == Severity::Error);
+    let errors = found.iter().filter(|one| one.is_error());
     errors
         .map(ToString::to_string)
         .collect::<Vec<_>>()

@@ -1,39 +1,38 @@
-//! Says how a reconciliation went, also after a failure: on the status, and by events.
+//! Step 7, report: writes the result of a reconciliation, also of a failed one, to the status, and
+//! publishes events.
 //!
-//! The status is written only when it says something new, and an event tells of a transition, never
-//! of a pass. What describes the running configuration stays when a newer one could not be made.
+//! The status is written only if it changed, and an event reports a transition. Fields that describe
+//! the running configuration stay when a newer one could not be generated.
 
 pub(crate) mod conditions;
-mod events;
-mod external;
-mod recent;
+mod config_status;
+mod external_providers;
+mod observed;
 mod rollout;
-mod running;
 mod server;
 mod status;
-
-use std::sync::Arc;
+mod step_conditions;
+mod transitions;
+mod workload;
 
 use jiff::Timestamp;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::{Resource, ResourceExt};
+use kube::Resource;
+use kube::api::{Api, Patch, PatchParams};
 use llsd_api::checked::Checked;
-use llsd_api::labels::{self, FIELD_MANAGER};
+use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
-use llsd_render::objects::{ConfigPlan, Kind, Owner, service_url};
+use llsd_render::objects::{ConfigPlan, Owner, service_url};
 use serde_json::json;
 
-use crate::apply::{Written, is_ours};
-use crate::context::Context;
-use crate::gather::Gathered;
-use crate::polling::Target;
-use crate::reconcile;
-use crate::view::{View, problem};
-pub(crate) use events::{Events, Transition};
-pub(crate) use recent::Recent;
+use super::apply::Written;
+use super::context::Context;
+use super::error::Error;
+use super::gather::Gathered;
+use crate::servers::PollTarget;
+use observed::Observed;
 use rollout::Rollout;
 
-/// What a reconciliation came to.
+/// The result of a successful apply step.
 pub(crate) struct Applied {
     checked: Checked,
     gathered: Gathered,
@@ -56,63 +55,46 @@ impl Applied {
         }
     }
 
-    /// The server to ask what it is, if one serves.
-    fn server(&self, owner: &Owner, rollout: &Rollout) -> Option<Target> {
-        (rollout.is_serving && rollout.ready > 0).then(|| Target {
+    /// The server to poll, if a pod is ready.
+    fn poll_target(&self, owner: &Owner, rollout: &Rollout) -> Option<PollTarget> {
+        (rollout.is_available && rollout.ready > 0).then(|| PollTarget {
             url: service_url(&self.checked, owner),
             tls_secret: self.checked.networking.tls_secret.clone(),
-            // Until the last pod is replaced the server before it answers too.
+            // During a rollout the pods of the previous generation respond, too.
             generation: rollout.generation.filter(|_| rollout.is_done),
         })
     }
 
-    /// Whether every object is as it should be.
+    /// Whether every object, also every optional one, was written.
     pub(crate) fn is_complete(&self) -> bool {
-        self.written.shortfalls.is_empty()
+        self.written.optional_failures.is_empty()
     }
 }
 
-/// Why the status was not written.
-#[derive(Debug, thiserror::Error)]
-#[error("the API server did not take the status: {0}")]
-pub(crate) struct Error(Box<kube::Error>);
-
-/// What the cluster shows of a resource.
-pub(crate) struct Seen {
-    /// How far the pods are, if there is a Deployment and it is the resource's.
-    rollout: Option<Rollout>,
-    /// What the volume says of itself.
-    claim: Option<Arc<DynamicObject>>,
-    /// Whether the Service is there.
-    has_service: bool,
-    /// What keeps pods from running, a line each.
-    problems: Vec<String>,
-}
-
-/// Writes the status, if it changed, and tells what changed.
+/// Writes the status if it changed, and publishes the transitions as events.
 pub(crate) async fn report(
     ctx: &Context,
     cr: &Distribution,
     owner: &Owner,
-    outcome: &Result<Applied, reconcile::Error>,
+    outcome: &Result<Applied, Error>,
 ) -> Result<(), Error> {
-    let seen = Seen::of(&ctx.view, owner);
-    let (old, version) = ctx.recent.newest(cr);
+    let observed = Observed::read(&ctx.cache, owner);
+    let (old, version) = ctx.statuses.newest(cr);
     let now = Timestamp::now();
-    // Kubernetes writes whole seconds; with a fraction the status would never equal what is stored.
+    // Kubernetes stores whole seconds. With a fraction, the status would never equal the stored one.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let heard = outcome.as_ref().ok().and_then(|applied| {
-        let rollout = seen.rollout.as_ref();
-        let server = rollout.and_then(|rollout| applied.server(owner, rollout));
-        ctx.polls.follow(owner, server)
+    let server = outcome.as_ref().ok().and_then(|applied| {
+        let rollout = observed.rollout.as_ref();
+        let target = rollout.and_then(|rollout| applied.poll_target(owner, rollout));
+        ctx.servers.set_target(owner, target)
     });
-    let new = status::status(&status::Facts {
+    let new = status::status(&status::StatusInputs {
         old: &old,
         generation: cr.metadata.generation,
         owner,
         outcome,
-        seen: &seen,
-        heard: heard.as_ref(),
+        observed: &observed,
+        server: server.as_ref(),
         now,
     });
     if new == old {
@@ -121,8 +103,8 @@ pub(crate) async fn report(
     let document = json!({
         "apiVersion": API_VERSION_V1ALPHA2,
         "kind": KIND,
-        // What was computed from an old copy must not be written over a newer one: its times would
-        // move. The newer one is on its way through the watch.
+        // A status that was computed from an old version must not overwrite a newer one, which the
+        // watch is about to deliver.
         "metadata": { "name": owner.name, "resourceVersion": version },
         "status": new,
     });
@@ -133,40 +115,14 @@ pub(crate) async fn report(
         .await
     {
         Ok(written) => {
-            ctx.recent.record(&written);
+            ctx.statuses.record(&written);
             ctx.events
-                .tell(events::transitions(&old, &new), &cr.object_ref(&()))
+                .publish(transitions::transitions(&old, &new), &cr.object_ref(&()))
                 .await;
             Ok(())
         }
-        // It was deleted or changed meanwhile: there is nobody to tell, or soon another pass.
-        Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => Ok(()),
-        Err(error) => Err(Error(Box::new(error))),
-    }
-}
-
-impl Seen {
-    fn of(view: &View, owner: &Owner) -> Self {
-        let Owner {
-            namespace, name, ..
-        } = owner;
-        let child = |kind, suffix: &str| {
-            view.child(kind, namespace, &format!("{name}{suffix}"))
-                .filter(|object| is_ours(object, owner))
-        };
-        let pods = view.pods.find(namespace, |pod| {
-            pod.labels().get(labels::INSTANCE) == Some(name) && problem(pod).is_some()
-        });
-        let mut problems: Vec<String> = pods
-            .iter()
-            .filter_map(|pod| Some(format!("pod {:?}: {}", pod.name_any(), problem(pod)?)))
-            .collect();
-        problems.sort();
-        Self {
-            rollout: child(Kind::Deployment, "").map(|deployment| Rollout::of(&deployment)),
-            claim: child(Kind::PersistentVolumeClaim, "-pvc"),
-            has_service: child(Kind::Service, "-service").is_some(),
-            problems,
-        }
+        // The resource was deleted, or it changed and is reconciled again.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(Error::Report(Box::new(error))),
     }
 }

@@ -1,8 +1,9 @@
-//! Asks one server what it is.
+//! Queries one server for its version and providers.
 //!
-//! In: an address, and whom to trust there. Out: what the server says, or in a few fixed words why it
-//! says nothing. Servers belong to users: an answer is bounded in time and size, leads nowhere else,
-//! and of a provider only what names it is taken, never its configuration.
+//! In: an address, and the certificates to trust. Out: the version and the providers, or an error.
+//! Servers belong to users: a response is limited in time and size, redirects are not followed, and
+//! the configuration of a provider is never read. Equal failures produce equal errors, so that a
+//! repeated failure is not a change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,49 +19,49 @@ use serde_json::json;
 use tokio::time::timeout;
 use url::Url;
 
-/// For one question.
-const TIME: Duration = Duration::from_secs(5);
-/// A server with every provider there is answers with a tenth of it.
-const MOST_BYTES: usize = 1 << 20;
-const MOST_PROVIDERS: usize = 256;
-const LONGEST_TEXT: usize = 253;
+/// Time limit of one request.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The response of a server with every known provider is a tenth of this.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_PROVIDERS: usize = 256;
+const MAX_STRING_BYTES: usize = 253;
 
-/// Where a server is, and how to know it.
+/// The address of a server, and how to verify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ServerEndpoint {
     /// `http://demo-service.ns.svc.cluster.local:8321`.
     pub(crate) url: String,
-    /// Certificates in PEM to know it by, where it has one.
-    pub(crate) trust: Option<Vec<u8>>,
-    /// Where its name leads, instead of what the cluster says.
-    pub(crate) at: Option<SocketAddr>,
+    /// Certificates to trust, in PEM; `None` for a server without TLS.
+    pub(crate) trusted: Option<Vec<u8>>,
+    /// Connects to this address instead of the one that DNS returns.
+    pub(crate) connect_to: Option<SocketAddr>,
 }
 
-/// What a server says.
+/// The response of a server.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ServerInfo {
     pub(crate) version: String,
     pub(crate) providers: Vec<ServerProvider>,
 }
 
-/// Why a server says nothing. Equal failures have equal words, so that they are no news.
+/// Why a query failed. Contains nothing that changes from one query to the next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Silence {
-    #[error("{url} is no address")]
-    Address { url: String },
-    #[error("the certificates to know the server by cannot be read")]
-    Trust,
+pub(crate) enum QueryError {
+    #[error("\"{url}\" is not a valid URL")]
+    InvalidUrl { url: String },
+    #[error("failed to load the trusted certificates of the server")]
+    Certificates,
     #[error("{path}: {problem}")]
     Unreachable {
         path: &'static str,
         problem: &'static str,
     },
-    #[error("{path}: the server answered with status {status}")]
+    #[error("{path}: the server responded with status {status}")]
     Status { path: &'static str, status: u16 },
-    #[error("{path}: the server answered with more than {MOST_BYTES} bytes")]
+    #[error("{path}: the response is larger than {MAX_BYTES} bytes")]
     TooLarge { path: &'static str },
-    #[error("{path}: the server answered with something else than a LlamaStack server does")]
-    Unreadable { path: &'static str },
+    #[error("{path}: the response is not one of a LlamaStack server")]
+    InvalidResponse { path: &'static str },
 }
 
 #[derive(Deserialize)]
@@ -90,20 +91,20 @@ struct Health {
     message: Option<String>,
 }
 
-/// Asks a server for its version and its providers.
-pub(crate) async fn ask(place: &Place) -> Result<Answer, Silence> {
-    let base = place.base()?;
-    let client = client(place, &base)?;
+/// Queries a server for its version and its providers.
+pub(crate) async fn query(endpoint: &ServerEndpoint) -> Result<ServerInfo, QueryError> {
+    let base = endpoint.base()?;
+    let client = client(endpoint, &base)?;
     let version: Version = get(&client, &base, "/v1/version").await?;
     let providers: Providers = get(&client, &base, "/v1/providers").await?;
-    let listed = providers.data.into_iter().take(MOST_PROVIDERS);
-    Ok(Answer {
-        version: short(version.version),
-        providers: listed.map(shown).collect(),
+    let listed = providers.data.into_iter().take(MAX_PROVIDERS);
+    Ok(ServerInfo {
+        version: truncated(version.version),
+        providers: listed.map(summary).collect(),
     })
 }
 
-fn shown(provider: Provider) -> ServerProvider {
+fn summary(provider: Provider) -> ServerProvider {
     let Provider {
         api,
         provider_id,
@@ -112,32 +113,36 @@ fn shown(provider: Provider) -> ServerProvider {
     } = provider;
     let Health { status, message } = health.unwrap_or_default();
     ServerProvider {
-        api: short(api),
-        provider_id: short(provider_id),
-        provider_type: short(provider_type),
+        api: truncated(api),
+        provider_id: truncated(provider_id),
+        provider_type: truncated(provider_type),
         config: json!({}),
         health: ProviderHealth {
-            status: short(status),
-            message: short(message.unwrap_or_default()),
+            status: truncated(status),
+            message: truncated(message.unwrap_or_default()),
         },
     }
 }
 
-fn short(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+fn truncated(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_STRING_BYTES));
     text
 }
 
-fn client(place: &Place, base: &Url) -> Result<reqwest::Client, Silence> {
+fn client(endpoint: &ServerEndpoint, base: &Url) -> Result<reqwest::Client, QueryError> {
     let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(place.trust.as_deref().unwrap_or_default()) {
-        let certificate = certificate.map_err(|_| Silence::Trust)?;
-        roots.add(certificate).map_err(|_| Silence::Trust)?;
+    for certificate in
+        CertificateDer::pem_slice_iter(endpoint.trusted.as_deref().unwrap_or_default())
+    {
+        let certificate = certificate.map_err(|_| QueryError::Certificates)?;
+        roots
+            .add(certificate)
+            .map_err(|_| QueryError::Certificates)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|_| Silence::Trust)?
+        .map_err(|_| QueryError::Certificates)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let mut builder = reqwest::Client::builder()
@@ -145,21 +150,23 @@ fn client(place: &Place, base: &Url) -> Result<reqwest::Client, Silence> {
         .redirect(Policy::none())
         .no_proxy()
         .user_agent(concat!("llsd/", env!("CARGO_PKG_VERSION")));
-    if let (Some(at), Some(host)) = (place.at, base.host_str()) {
-        builder = builder.resolve(host, at);
+    if let (Some(address), Some(host)) = (endpoint.connect_to, base.host_str()) {
+        builder = builder.resolve(host, address);
     }
-    builder.build().map_err(|_| Silence::Trust)
+    builder.build().map_err(|_| QueryError::Certificates)
 }
 
-impl Place {
-    /// The address to ask. A name can be led elsewhere, but a port cannot.
-    fn base(&self) -> Result<Url, Silence> {
-        let address = || Silence::Address {
+impl ServerEndpoint {
+    /// The URL to query. `connect_to` replaces the port here; the client resolves the host name to
+    /// its address.
+    fn base(&self) -> Result<Url, QueryError> {
+        let invalid = || QueryError::InvalidUrl {
             url: self.url.clone(),
         };
-        let mut base: Url = self.url.parse().map_err(|_| address())?;
-        if let Some(at) = self.at {
-            base.set_port(Some(at.port())).map_err(|()| address())?;
+        let mut base: Url = self.url.parse().map_err(|_| invalid())?;
+        if let Some(address) = self.connect_to {
+            base.set_port(Some(address.port()))
+                .map_err(|()| invalid())?;
         }
         Ok(base)
     }
@@ -169,41 +176,41 @@ async fn get<T: DeserializeOwned>(
     client: &reqwest::Client,
     base: &Url,
     path: &'static str,
-) -> Result<T, Silence> {
+) -> Result<T, QueryError> {
     let read = async {
         let mut url = base.clone();
         url.set_path(path);
-        let failed = |error: reqwest::Error| Silence::Unreachable {
+        let failed = |error: reqwest::Error| QueryError::Unreachable {
             path,
-            problem: words(&error),
+            problem: problem(&error),
         };
         let mut response = client.get(url).send().await.map_err(failed)?;
         if response.status() != reqwest::StatusCode::OK {
             let status = response.status().as_u16();
-            return Err(Silence::Status { path, status });
+            return Err(QueryError::Status { path, status });
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > MOST_BYTES {
-                return Err(Silence::TooLarge { path });
+            if body.len() + chunk.len() > MAX_BYTES {
+                return Err(QueryError::TooLarge { path });
             }
             body.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&body).map_err(|_| Silence::Unreadable { path })
+        serde_json::from_slice(&body).map_err(|_| QueryError::InvalidResponse { path })
     };
-    let timed_out = |_| Silence::Unreachable {
+    let timed_out = |_| QueryError::Unreachable {
         path,
-        problem: "the server did not answer in time",
+        problem: "the server did not respond in time",
     };
-    timeout(TIME, read).await.map_err(timed_out)?
+    timeout(TIMEOUT, read).await.map_err(timed_out)?
 }
 
-/// What the transport says, without addresses and numbers that change from time to time.
-fn words(error: &reqwest::Error) -> &'static str {
+/// The problem of a failed request, without addresses and numbers, which may change.
+fn problem(error: &reqwest::Error) -> &'static str {
     if error.is_timeout() {
-        "the server did not answer in time"
+        "the server did not respond in time"
     } else if error.is_connect() {
-        "no connection to the server, or not the certificate that was expected"
+        "failed to connect to the server, or to verify its certificate"
     } else {
         "the connection ended early"
     }
@@ -221,16 +228,16 @@ mod tests {
     const PROVIDERS: &str = r#"{"data": [{"api": "inference", "provider_id": "vllm", "provider_type": "remote::vllm",
         "config": {"api_token": "canary"}, "health": {"status": "OK", "message": null}}]}"#;
 
-    /// A server on this machine, by the name that it would have in a cluster.
-    async fn serve(router: Router) -> Place {
+    /// Starts a server on this machine, under the name that it would have in a cluster.
+    async fn serve(router: Router) -> ServerEndpoint {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");
-        let at = listener.local_addr().expect("an address");
+        let address = listener.local_addr().expect("an address");
         tokio::spawn(async { axum::serve(listener, router).await });
-        Place {
+        ServerEndpoint {
             url: "http://demo-service.ns.svc.cluster.local:8321".to_owned(),
-            trust: None,
-            at: Some(at),
+            trusted: None,
+            connect_to: Some(address),
         }
     }
 
@@ -241,56 +248,61 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_says_its_release_and_its_providers_and_no_configuration() {
-        let place = serve(router(r#"{"version": "0.7.1"}"#, PROVIDERS)).await;
-        let answer = ask(&place).await.expect("an answer");
-        assert_eq!(answer.version, "0.7.1");
-        assert_eq!(answer.providers[0].provider_id, "vllm");
-        assert_eq!(answer.providers[0].health.status, "OK");
-        assert!(!format!("{answer:?}").contains("canary"));
+    async fn version_and_providers_are_read_without_provider_configuration() {
+        let endpoint = serve(router(r#"{"version": "0.7.1"}"#, PROVIDERS)).await;
+        let info = query(&endpoint).await.expect("a response");
+        assert_eq!(info.version, "0.7.1");
+        assert_eq!(info.providers[0].provider_id, "vllm");
+        assert_eq!(info.providers[0].health.status, "OK");
+        assert!(!format!("{info:?}").contains("canary"));
     }
 
     #[tokio::test]
     async fn a_redirect_is_not_followed() {
         let elsewhere = async || Redirect::temporary("http://169.254.169.254/latest");
-        let place = serve(Router::new().route("/v1/version", get(elsewhere))).await;
+        let endpoint = serve(Router::new().route("/v1/version", get(elsewhere))).await;
         let path = "/v1/version";
         assert_eq!(
-            ask(&place).await,
-            Err(Silence::Status { path, status: 307 })
+            query(&endpoint).await,
+            Err(QueryError::Status { path, status: 307 })
         );
     }
 
     #[tokio::test]
-    async fn an_answer_without_end_is_cut_off() {
-        let endless = async || " ".repeat(MOST_BYTES + 1);
-        let place = serve(Router::new().route("/v1/version", get(endless))).await;
+    async fn a_response_that_is_too_large_is_an_error() {
+        let endless = async || " ".repeat(MAX_BYTES + 1);
+        let endpoint = serve(Router::new().route("/v1/version", get(endless))).await;
         let path = "/v1/version";
-        assert_eq!(ask(&place).await, Err(Silence::TooLarge { path }));
+        assert_eq!(query(&endpoint).await, Err(QueryError::TooLarge { path }));
     }
 
     #[tokio::test]
-    async fn every_failure_has_words_that_stay_the_same() {
+    async fn equal_failures_are_equal_errors() {
         let wrong = serve(router("<html>", PROVIDERS)).await;
         let path = "/v1/version";
-        assert_eq!(ask(&wrong).await, Err(Silence::Unreadable { path }));
+        assert_eq!(
+            query(&wrong).await,
+            Err(QueryError::InvalidResponse { path })
+        );
         let broken = async || StatusCode::INTERNAL_SERVER_ERROR;
         let broken = serve(Router::new().route("/v1/version", get(broken))).await;
         assert_eq!(
-            ask(&broken).await,
-            Err(Silence::Status { path, status: 500 })
+            query(&broken).await,
+            Err(QueryError::Status { path, status: 500 })
         );
-        let nobody = Place {
+        let unreachable = ServerEndpoint {
             url: "http://demo-service.ns.svc.cluster.local:9".to_owned(),
-            trust: None,
-            at: Some(([127, 0, 0, 1], 9).into()),
+            trusted: None,
+            connect_to: Some(([127, 0, 0, 1], 9).into()),
         };
-        let first = ask(&nobody).await.expect_err("nobody is there");
-        assert_eq!(ask(&nobody).await, Err(first));
+        let first = query(&unreachable)
+            .await
+            .expect_err("an unreachable server");
+        assert_eq!(query(&unreachable).await, Err(first));
     }
 
     #[tokio::test]
-    async fn a_server_with_a_certificate_is_known_by_it_and_no_other() {
+    async fn a_server_is_verified_by_its_own_certificate_only() {
         let name = "demo-service.ns.svc.cluster.local".to_owned();
         let make = || rcgen::generate_simple_self_signed([name.clone()]).expect("a certificate");
         let (own, other) = (make(), make());
@@ -302,16 +314,16 @@ mod tests {
         let tls = tls.await.expect("a configuration");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
-        let at = listener.local_addr().expect("an address");
+        let address = listener.local_addr().expect("an address");
         let server = axum_server::from_tcp_rustls(listener, tls).expect("a server");
         let routes = router(r#"{"version": "0.7.1"}"#, PROVIDERS);
         tokio::spawn(server.serve(routes.into_make_service()));
-        let place = |trust: &rcgen::CertifiedKey<rcgen::KeyPair>| Place {
+        let endpoint = |certificate: &rcgen::CertifiedKey<rcgen::KeyPair>| ServerEndpoint {
             url: format!("https://{name}:8321"),
-            trust: Some(trust.cert.pem().into_bytes()),
-            at: Some(at),
+            trusted: Some(certificate.cert.pem().into_bytes()),
+            connect_to: Some(address),
         };
-        assert!(ask(&place(&own)).await.is_ok());
-        assert!(ask(&place(&other)).await.is_err());
+        assert!(query(&endpoint(&own)).await.is_ok());
+        assert!(query(&endpoint(&other)).await.is_err());
     }
 }

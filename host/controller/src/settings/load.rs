@@ -1,4 +1,4 @@
-//! Reads the operator's ConfigMap from the cluster, and those with bases that it names.
+//! Loads the operator's ConfigMap, and the ConfigMaps with base configurations that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,29 +7,29 @@ use kube::Client;
 use kube::api::Api;
 
 use super::NAME;
-use super::read::{self, Reading, Texts};
+use super::parse::{ConfigMapData, ParsedSettings, parse};
 
-/// Reads everything anew. Also gives the names of the ConfigMaps that the reading depends on, which
-/// are in the operator's namespace `home`, whether or not they are there.
-pub(super) async fn read(
+/// Loads the settings. Also returns the names of the ConfigMaps that they depend on, whether or not
+/// these exist.
+pub(super) async fn load(
     client: &Client,
-    home: &str,
-) -> Result<(Reading, BTreeSet<String>), kube::Error> {
-    let api = Api::<ConfigMap>::namespaced(client.clone(), home);
-    let stated = read::read(&texts(&api, NAME).await?.unwrap_or_default());
-    let bases = stated.bases();
+    operator_namespace: &str,
+) -> Result<(ParsedSettings, BTreeSet<String>), kube::Error> {
+    let api = Api::<ConfigMap>::namespaced(client.clone(), operator_namespace);
+    let stated = parse(&data(&api, NAME).await?.unwrap_or_default());
+    let bases = stated.base_config_maps();
     let mut found = BTreeMap::new();
     for name in &bases {
-        if let Some(texts) = texts(&api, name).await? {
-            found.insert(name.clone(), texts);
+        if let Some(data) = data(&api, name).await? {
+            found.insert(name.clone(), data);
         }
     }
     let names = bases.into_iter().chain([NAME.to_owned()]).collect();
-    Ok((stated.complete(&found), names))
+    Ok((stated.with_bases(&found), names))
 }
 
-/// What a ConfigMap holds, if it is there.
-async fn texts(api: &Api<ConfigMap>, name: &str) -> Result<Option<Texts>, kube::Error> {
+/// The data of a ConfigMap; `None` if it does not exist.
+async fn data(api: &Api<ConfigMap>, name: &str) -> Result<Option<ConfigMapData>, kube::Error> {
     let found = api.get_opt(name).await?;
     Ok(found.map(|map| map.data.unwrap_or_default()))
 }

@@ -1,4 +1,4 @@
-//! Reads the operator's ConfigMap whenever it changes, and wakes whom that concerns.
+//! Loads the settings whenever the operator's ConfigMap changes, and triggers the affected resources.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -15,136 +15,146 @@ use kube::{Client, ResourceExt};
 use llsd_api::conditions::reason;
 use tokio::sync::watch;
 
-use super::{Configuration, Distributions, NAME, Registries, source};
-use crate::metrics::Metrics;
-use crate::references::{References, Referent};
-use crate::report::Events;
-use crate::view::Wake;
+use super::{Distributions, NAME, Settings, load};
+use crate::cache::{ReconcileTrigger, References, Referent};
+use crate::images::Registries;
+use crate::process::{Events, Metrics};
 
-/// Until an API server that did not answer is asked again.
+/// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What is in force, for all reconciliations.
+/// The settings in effect, for all reconciliations.
 #[derive(Default)]
-pub(crate) struct Configurations(watch::Sender<Option<Arc<Configuration>>>);
+pub(crate) struct CurrentSettings(watch::Sender<Option<Arc<Settings>>>);
 
-impl Configurations {
-    /// What is in force; waits for the first reading, because a guess could change what runs.
-    pub(crate) async fn current(&self) -> Arc<Configuration> {
+impl CurrentSettings {
+    /// The settings in effect. Waits until they are loaded for the first time, because defaults
+    /// could change what runs.
+    pub(crate) async fn get(&self) -> Arc<Settings> {
         let mut receiver = self.0.subscribe();
         loop {
             if let Some(current) = &*receiver.borrow_and_update() {
                 return current.clone();
             }
-            // The sender lives as long as this, so waiting cannot fail.
+            // The sender lives as long as `self`, so that waiting cannot fail.
             let _ = receiver.changed().await;
         }
     }
 
-    /// Puts a configuration into force, and gives the one before it.
-    fn replace(&self, next: Arc<Configuration>) -> Option<Arc<Configuration>> {
+    /// Replaces the settings and returns the previous ones.
+    fn replace(&self, next: Arc<Settings>) -> Option<Arc<Settings>> {
         self.0.send_replace(Some(next))
     }
 
-    fn last(&self) -> Option<Arc<Configuration>> {
+    fn last(&self) -> Option<Arc<Settings>> {
         self.0.borrow().clone()
     }
 }
 
-/// What reading needs.
-pub(crate) struct Follower {
+/// Watches the ConfigMap.
+pub(crate) struct SettingsWatcher {
     pub(crate) client: Client,
-    /// The operator's own namespace.
-    pub(crate) home: String,
-    pub(crate) configurations: Arc<Configurations>,
-    /// Told of the distributions that resources can name.
+    pub(crate) operator_namespace: String,
+    pub(crate) settings: Arc<CurrentSettings>,
+    /// Receives the distributions whenever they change.
     pub(crate) distributions: watch::Sender<Arc<Distributions>>,
     pub(crate) registries: Arc<Registries>,
     pub(crate) references: Arc<References>,
-    pub(crate) wake: Wake,
+    pub(crate) trigger: ReconcileTrigger,
     pub(crate) events: Arc<Events>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Follower {
-    /// Follows the ConfigMap, and those with bases that it names, for ever.
-    pub(crate) async fn follow(self) {
-        let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(self.client.clone(), &self.home);
+impl SettingsWatcher {
+    /// Watches the ConfigMap, and the ConfigMaps with base configurations that it names, forever.
+    pub(crate) async fn run(self) {
+        let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(
+            self.client.clone(),
+            &self.operator_namespace,
+        );
         let events = watcher(api, watcher::Config::default()).default_backoff();
         let mut events = pin!(events);
-        let mut named = BTreeSet::from([NAME.to_owned()]);
+        let mut dependencies = BTreeSet::from([NAME.to_owned()]);
         while let Some(event) = events.next().await {
-            let concerns = match event {
-                Ok(Event::Apply(one) | Event::Delete(one)) => named.contains(&one.name_any()),
-                // Whatever happened while nobody watched.
+            let is_affected = match event {
+                Ok(Event::Apply(one) | Event::Delete(one)) => {
+                    dependencies.contains(&one.name_any())
+                }
+                // Something may have changed while the watch was down.
                 Ok(Event::InitDone) => true,
                 Ok(Event::Init | Event::InitApply(_)) => false,
                 Err(error) => {
-                    tracing::warn!(%error, "the watch of the operator's settings was cut; it starts again");
+                    tracing::warn!(%error, "watch of the operator settings failed, restarting it");
                     false
                 }
             };
-            if concerns {
-                named = self.read().await;
+            if is_affected {
+                dependencies = self.load().await;
             }
         }
     }
 
-    /// Reads everything anew, and gives the names of the ConfigMaps that it depends on.
-    /// Asks until there is an answer.
-    async fn read(&self) -> BTreeSet<String> {
-        let (reading, names) = loop {
-            match source::read(&self.client, &self.home).await {
-                Ok(read) => break read,
+    /// Loads the settings, with retries, and puts them into effect. Returns the names of the
+    /// ConfigMaps that they depend on.
+    async fn load(&self) -> BTreeSet<String> {
+        let (parsed, names) = loop {
+            match load::load(&self.client, &self.operator_namespace).await {
+                Ok(loaded) => break loaded,
                 Err(error) => {
-                    tracing::warn!(%error, "the API server did not give a ConfigMap of the operator");
+                    tracing::warn!(%error, "failed to load the operator settings, retrying");
                 }
             }
             tokio::time::sleep(RETRY).await;
         };
-        let last = self.configurations.last();
-        let next = Configuration::after(last.as_deref(), reading);
-        self.put_into_force(next).await;
+        let last = self.settings.last();
+        let next = Settings::after(last.as_deref(), parsed);
+        self.put_into_effect(next).await;
         names
     }
 
-    async fn put_into_force(&self, next: Configuration) {
+    async fn put_into_effect(&self, next: Settings) {
         if let Ok(mirrors) = next.mirrors()
-            && let Err(error) = self.registries.redirect(mirrors.value)
+            && let Err(error) = self.registries.set_mirrors(mirrors.value)
         {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "the mirrors cannot be used; those before them stay");
+            tracing::error!(
+                error,
+                "failed to apply the mirrors, the previous ones stay in use"
+            );
         }
         let distributions = next.distributions();
         if **self.distributions.borrow() != distributions {
             self.distributions.send_replace(Arc::new(distributions));
         }
         let next = Arc::new(next);
-        let last = self.configurations.replace(next.clone());
+        let last = self.settings.replace(next.clone());
         for referent in self.references.all() {
-            if concerns(&referent, last.as_deref(), &next) {
+            if is_changed(&referent, last.as_deref(), &next) {
                 for (namespace, name) in self.references.referrers(&referent) {
-                    self.wake.resource(&namespace, &name);
+                    self.trigger.request(&namespace, &name);
                 }
             }
         }
         let problems = next.problems();
         self.metrics.set_configuration_problems(problems.len());
         if last.is_none_or(|last| last.problems() != problems) {
-            self.tell(&problems).await;
+            self.report(&problems).await;
         }
     }
 
-    async fn tell(&self, problems: &[&str]) {
+    async fn report(&self, problems: &[&str]) {
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("ConfigMap".to_owned()),
-            namespace: Some(self.home.clone()),
+            namespace: Some(self.operator_namespace.clone()),
             name: Some(NAME.to_owned()),
             ..ObjectReference::default()
         };
         for problem in problems {
-            tracing::warn!(problem, "the last good reading stays in force");
+            tracing::warn!(
+                problem,
+                "invalid operator settings, the last valid value stays in effect"
+            );
         }
         if !problems.is_empty() {
             let note = problems.join("\n");
@@ -155,10 +165,10 @@ impl Follower {
     }
 }
 
-/// Whether what resources refer to is other than before.
-fn concerns(referent: &Referent, last: Option<&Configuration>, next: &Configuration) -> bool {
+/// Whether the value of a referent changed.
+fn is_changed(referent: &Referent, last: Option<&Settings>, next: &Settings) -> bool {
     let Some(last) = last else {
-        // Nobody has looked yet.
+        // No resource has been reconciled yet.
         return false;
     };
     match referent {

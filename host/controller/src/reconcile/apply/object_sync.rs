@@ -1,4 +1,4 @@
-//! One object: what it is, what it should be, and the requests that lead from one to the other.
+//! One object: its desired and its live state, and the requests that make them equal.
 
 use std::sync::Arc;
 
@@ -9,27 +9,28 @@ use llsd_api::labels::FIELD_MANAGER;
 use llsd_render::objects::{Child, DESIRED_DIGEST, Kind, Need, Owner, Write};
 use serde_json::{Value, json};
 
-use super::{Error, Target, holds, takeover};
+use super::contains::contains;
+use super::{Error, Target, adoption, managed_fields};
 
-/// A version that no object has. An apply that carries it makes a new object, and fails where there
-/// is one that we do not know of.
-const NO_VERSION: &str = "1";
+/// A resource version that no object has. An apply with it can create an object, but fails with a
+/// conflict if the object exists.
+const CREATE_ONLY_VERSION: &str = "1";
 
-/// An object as it should be and as it is.
-pub(super) struct Pair {
+/// The desired and the live state of one object.
+pub(super) struct ObjectSync {
     desired: Child,
     live: Option<Arc<DynamicObject>>,
 }
 
-impl Pair {
-    /// Looks at what the view knows.
-    pub(super) fn look(target: Target<'_>, mut desired: Child) -> Result<Self, Error> {
+impl ObjectSync {
+    /// Compares the desired object with the cached one. Fails if the object belongs to someone else.
+    pub(super) fn compare(target: Target<'_>, mut desired: Child) -> Result<Self, Error> {
         let owner = target.owner;
         let live = target
-            .view
+            .cache
             .child(desired.kind, &owner.namespace, &desired.name);
         if let Some(object) = &live {
-            fit(object, &mut desired, owner, target.takes_any_release)?;
+            preserve(object, &mut desired, owner, target.allows_any_release)?;
         }
         Ok(Self { desired, live })
     }
@@ -42,12 +43,12 @@ impl Pair {
         self.desired.need
     }
 
-    /// Whether the view knows of no such object.
+    /// Whether the cache has no such object.
     pub(super) fn is_new(&self) -> bool {
         self.live.is_none()
     }
 
-    /// Writes the object, unless it is what it should be or cannot be changed.
+    /// Writes the object, unless it is current or must not be changed.
     pub(super) async fn write(self, target: Target<'_>) -> Result<Arc<DynamicObject>, Error> {
         let Self { desired, live } = self;
         let written = match live {
@@ -55,17 +56,17 @@ impl Pair {
                 return Ok(live);
             }
             Some(live) => {
-                take_over(target, &live, &desired).await?;
-                put(target, &desired, None).await?
+                adopt(target, &live, &desired).await?;
+                server_side_apply(target, &desired, None).await?
             }
             None => create(target, &desired).await?,
         };
-        target.view.record(desired.kind, written.clone());
+        target.cache.record(desired.kind, written.clone());
         Ok(Arc::new(written))
     }
 }
 
-/// Whether an object belongs to a resource.
+/// Whether a resource owns an object.
 pub(crate) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
     object
         .owner_references()
@@ -73,70 +74,77 @@ pub(crate) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
         .any(|one| one.uid == owner.uid)
 }
 
-/// Deletes an object that is still the one that was seen.
+/// Deletes an object, unless it was replaced by another one of the same name.
 pub(super) async fn delete(
     target: Target<'_>,
     kind: Kind,
     name: &str,
     uid: Option<String>,
 ) -> Result<(), Error> {
-    let same = Preconditions {
+    let same_uid = Preconditions {
         uid,
         resource_version: None,
     };
-    let parameters = DeleteParams::background().preconditions(same);
+    let parameters = DeleteParams::background().preconditions(same_uid);
     match api(target, kind).delete(name, &parameters).await {
         Ok(_) => Ok(()),
-        // Somebody else was faster.
-        Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => Ok(()),
+        // It was already deleted or replaced.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(error) => Err(failure("delete", kind, name, error)),
     }
 }
 
-/// Makes an object of which the view knows nothing.
+/// Creates an object that the cache does not contain.
 async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Error> {
-    match put(target, desired, Some(NO_VERSION)).await {
+    match server_side_apply(target, desired, Some(CREATE_ONLY_VERSION)).await {
         Err(Error::Api { error, .. }) if is_conflict(&error) => {}
-        made => return made,
+        created => return created,
     }
-    // It is there, but without the label by which we watch, or the watch has not told of it yet.
+    // The object exists, but lacks the label of the watch, or is too new for the watch.
     let found = api(target, desired.kind)
         .get(&desired.name)
         .await
-        .map_err(|error| failure("give", desired.kind, &desired.name, error))?;
+        .map_err(|error| failure("get", desired.kind, &desired.name, error))?;
     let mut desired = desired.clone();
-    fit(&found, &mut desired, target.owner, target.takes_any_release)?;
+    preserve(
+        &found,
+        &mut desired,
+        target.owner,
+        target.allows_any_release,
+    )?;
     if desired.write == Write::Once {
         return Ok(found);
     }
-    take_over(target, &found, &desired).await?;
-    put(target, &desired, None).await
+    adopt(target, &found, &desired).await?;
+    server_side_apply(target, &desired, None).await
 }
 
-/// Makes sure that our apply decides about every field that it should decide about.
-async fn take_over(target: Target<'_>, live: &DynamicObject, desired: &Child) -> Result<(), Error> {
-    if let Some(fields) = takeover::moved(&live.metadata, &target.owner.name) {
-        tracing::info!(kind = ?desired.kind, name = desired.name, "taking over");
-        manage(target, live, desired, fields).await?;
+/// Prepares the managed fields of an existing object, so that our apply can also remove fields.
+async fn adopt(target: Target<'_>, live: &DynamicObject, desired: &Child) -> Result<(), Error> {
+    if let Some(fields) = managed_fields::adopted_fields(&live.metadata, &target.owner.name) {
+        tracing::info!(kind = ?desired.kind, name = desired.name, "adopting object");
+        write_managed_fields(target, live, desired, fields).await?;
     }
-    // A number of pods that the autoscaler decides must not fall back to one when we let go of it.
-    let lets_go = desired.kind == Kind::Deployment
+    // Once an autoscaler controls the replicas, we stop managing the field. Without this step our
+    // apply would remove it, and the API server would default it to 1.
+    let releases_replicas = desired.kind == Kind::Deployment
         && desired.object["spec"]["replicas"].is_null()
         && !live.data["spec"]["replicas"].is_null();
-    if lets_go {
+    if releases_replicas {
         let whole = api(target, desired.kind)
             .get(&desired.name)
             .await
-            .map_err(|error| failure("give", desired.kind, &desired.name, error))?;
-        if let Some(fields) = takeover::released(&whole.metadata, &["spec", "replicas"]) {
-            manage(target, &whole, desired, fields).await?;
+            .map_err(|error| failure("get", desired.kind, &desired.name, error))?;
+        if let Some(fields) = managed_fields::released_field(&whole.metadata, &["spec", "replicas"])
+        {
+            write_managed_fields(target, &whole, desired, fields).await?;
         }
     }
     Ok(())
 }
 
-/// Writes who manages which field, if nobody has changed the object meanwhile.
-async fn manage(
+/// Replaces the managed fields of an object. Fails with a conflict if it changed meanwhile.
+async fn write_managed_fields(
     target: Target<'_>,
     live: &DynamicObject,
     desired: &Child,
@@ -154,18 +162,18 @@ async fn manage(
     api(target, desired.kind)
         .patch_metadata(&desired.name, &parameters, &patch)
         .await
-        .map_err(|error| failure("take", desired.kind, &desired.name, error))?;
+        .map_err(|error| failure("apply", desired.kind, &desired.name, error))?;
     Ok(())
 }
 
-async fn put(
+async fn server_side_apply(
     target: Target<'_>,
     desired: &Child,
     version: Option<&str>,
 ) -> Result<DynamicObject, Error> {
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let api = api(target, desired.kind);
-    let answer = match version {
+    let result = match version {
         Some(version) => {
             let mut object = desired.object.clone();
             object["metadata"]["resourceVersion"] = json!(version);
@@ -178,28 +186,29 @@ async fn put(
                 .await
         }
     };
-    answer.map_err(|error| failure("take", desired.kind, &desired.name, error))
+    result.map_err(|error| failure("apply", desired.kind, &desired.name, error))
 }
 
-/// Makes what is desired keep what must not change of an object that is there, if it may be written.
-pub(crate) fn fit(
+/// Copies what must not change from a live object to the desired one. Fails if the object must not be
+/// written.
+pub(crate) fn preserve(
     live: &DynamicObject,
     desired: &mut Child,
     owner: &Owner,
-    takes_any_release: bool,
+    allows_any_release: bool,
 ) -> Result<(), Error> {
-    judge(live, desired, owner)?;
-    takeover::keep_owner(live, &mut desired.object, &owner.uid);
+    check_ownership(live, desired, owner)?;
+    adoption::keep_owner(live, &mut desired.object, &owner.uid);
     if desired.kind == Kind::Deployment {
-        takeover::keep_pods(live, &mut desired.object, takes_any_release);
+        adoption::keep_template(live, &mut desired.object, allows_any_release);
     }
     Ok(())
 }
 
-/// Whether an object may be written: it is ours, or nobody's and made for us.
-fn judge(live: &DynamicObject, desired: &Child, owner: &Owner) -> Result<(), Error> {
+/// Fails unless the resource owns the object, or may adopt it.
+fn check_ownership(live: &DynamicObject, desired: &Child, owner: &Owner) -> Result<(), Error> {
     let is_orphan =
-        || desired.kind == Kind::Deployment && takeover::is_orphan(live, &desired.object);
+        || desired.kind == Kind::Deployment && adoption::is_orphan(live, &desired.object);
     if is_ours(live, owner) || is_orphan() {
         return Ok(());
     }
@@ -209,35 +218,35 @@ fn judge(live: &DynamicObject, desired: &Child, owner: &Owner) -> Result<(), Err
     })
 }
 
-/// Whether an object was written for what is desired now, and nobody has changed it since. The
-/// digest tells of fields that are no longer wanted, the comparison of fields that others changed; of
-/// an object that is watched without its content, the version tells.
+/// Whether an object needs no write. The digest detects fields that are no longer desired, the
+/// comparison detects changes by others. For an object that is watched without its content, the
+/// resource version detects changes by others.
 fn is_current(target: Target<'_>, live: &DynamicObject, desired: &Child) -> bool {
     let digest = live.labels().get(DESIRED_DIGEST).map(String::as_str);
     if digest != desired.object["metadata"]["labels"][DESIRED_DIGEST].as_str()
-        || takeover::moved(&live.metadata, &target.owner.name).is_some()
+        || managed_fields::adopted_fields(&live.metadata, &target.owner.name).is_some()
     {
         return false;
     }
     if live.data.is_null() {
-        let cache = target.view.of(desired.kind);
-        return cache
-            .is_some_and(|cache| cache.is_as_written(&target.owner.namespace, &desired.name));
+        let objects = target.cache.of(desired.kind);
+        return objects
+            .is_some_and(|objects| objects.is_as_written(&target.owner.namespace, &desired.name));
     }
     let labels = json!(live.metadata.labels);
     let annotations = json!(live.metadata.annotations.clone().unwrap_or_default());
     let wanted = &desired.object["metadata"]["annotations"];
     is_ours(live, target.owner)
-        && holds(&labels, &desired.object["metadata"]["labels"])
-        && (wanted.is_null() || holds(&annotations, wanted))
+        && contains(&labels, &desired.object["metadata"]["labels"])
+        && (wanted.is_null() || contains(&annotations, wanted))
         && has_content(&live.data, &desired.object)
 }
 
-/// Everything but the metadata and the type, which the API server may leave out in lists.
+/// Compares everything except the metadata and the type, which the API server omits in lists.
 fn has_content(live: &Value, desired: &Value) -> bool {
     let mut wanted = desired.as_object().into_iter().flatten();
     wanted.all(|(key, wanted)| {
-        ["metadata", "apiVersion", "kind"].contains(&key.as_str()) || holds(&live[key], wanted)
+        ["metadata", "apiVersion", "kind"].contains(&key.as_str()) || contains(&live[key], wanted)
     })
 }
 
@@ -250,7 +259,7 @@ fn api(target: Target<'_>, kind: Kind) -> Api<DynamicObject> {
 }
 
 fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(answer) if answer.is_conflict())
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
 }
 
 fn failure(verb: &'static str, kind: Kind, name: &str, error: kube::Error) -> Error {

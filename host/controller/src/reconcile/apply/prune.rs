@@ -1,4 +1,4 @@
-//! Which generated ConfigMaps no pod needs any more.
+//! Selects the generated ConfigMaps that no pod uses any more.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,23 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
-use crate::view::cache::version;
+use crate::cache::version;
 
-/// The names to delete: all but the current one, the newest other, and those that pods still mount.
-pub(super) fn superfluous(
+/// The names to delete: all except the current one, the previous one, and those that pods mount.
+pub(super) fn unused(
     generated: &[impl AsRef<DynamicObject>],
     current: &str,
     mounted: &BTreeSet<String>,
 ) -> Vec<String> {
-    // Times are whole seconds, within which a resource can change twice; versions grow with each write.
+    // Creation times have a resolution of one second; the resource version decides between two
+    // ConfigMaps of the same second.
     let mut others: Vec<(Option<Timestamp>, u64, String)> = generated
         .iter()
         .map(AsRef::as_ref)
         .filter(|map| map.name_any() != current)
         .map(|map| {
-            let made = map.metadata.creation_timestamp.as_ref();
-            (made.map(|time| time.0), version(map), map.name_any())
+            let created = map.metadata.creation_timestamp.as_ref();
+            (created.map(|time| time.0), version(map), map.name_any())
         })
         .collect();
     others.sort_by(|one, other| other.cmp(one));
@@ -47,10 +48,10 @@ mod tests {
     }
 
     #[test]
-    fn of_two_made_within_a_second_the_later_one_is_the_previous() {
+    fn of_two_created_within_a_second_the_later_one_is_the_previous_one() {
         for (first, second) in [("a", "b"), ("b", "a")] {
             let maps = [map(first, 1, 9), map(second, 1, 10), map("current", 1, 11)];
-            assert_eq!(superfluous(&maps, "current", &BTreeSet::new()), [first]);
+            assert_eq!(unused(&maps, "current", &BTreeSet::new()), [first]);
         }
     }
 
@@ -64,10 +65,10 @@ mod tests {
             map("current", 4),
         ];
         let mounted = BTreeSet::from(["mounted".to_owned()]);
-        assert_eq!(superfluous(&maps, "current", &mounted), ["oldest"]);
-        // A file that was used before and is used again.
+        assert_eq!(unused(&maps, "current", &mounted), ["oldest"]);
+        // A configuration that is in use again.
         assert_eq!(
-            superfluous(&maps, "oldest", &BTreeSet::new()),
+            unused(&maps, "oldest", &BTreeSet::new()),
             ["previous", "mounted"]
         );
     }

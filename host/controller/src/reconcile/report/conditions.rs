@@ -1,12 +1,12 @@
-//! Conditions: how each part stands, and since when.
+//! The conditions of a status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Longest message that the API server takes.
-const LONGEST_MESSAGE: usize = 32_768;
+/// The longest message that the API server accepts.
+const MAX_MESSAGE_BYTES: usize = 32_768;
 
-/// The conditions of a resource, on the way from an old status to a new one.
+/// The conditions of an old status, while they become those of the new one.
 pub(crate) struct Conditions {
     all: Vec<Condition>,
     generation: Option<i64>,
@@ -22,7 +22,7 @@ impl Conditions {
         }
     }
 
-    /// Sets one. Its time moves only when its status does.
+    /// Sets a condition. Its transition time changes only with its status.
     pub(crate) fn set(
         &mut self,
         kind: &str,
@@ -32,7 +32,7 @@ impl Conditions {
     ) {
         let status = if is_true { "True" } else { "False" };
         let mut message = message.into();
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         let position = self.all.iter().position(|one| one.type_ == kind);
         let since = position
             .map(|at| &self.all[at])
@@ -52,7 +52,7 @@ impl Conditions {
         }
     }
 
-    /// Removes one that no longer applies.
+    /// Removes a condition that no longer applies.
     pub(crate) fn remove(&mut self, kind: &str) {
         self.all.retain(|one| one.type_ != kind);
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_condition_moves_only_with_its_status() {
+    fn the_transition_time_changes_only_with_the_status() {
         let at = |second| Timestamp::from_second(second).expect("a time");
         let mut conditions = Conditions::new(&[], Some(1), at(1));
         conditions.set("Available", false, "ReplicasUnavailable", "none");

@@ -1,19 +1,19 @@
-//! How each external provider stands.
+//! The status of external providers.
 
 use llsd_api::checked::Checked;
 use llsd_api::v1alpha2::{ExternalProviderPhase, ExternalProviderStatus};
-use llsd_render::objects::init_container;
+use llsd_render::objects::init_container_name;
 
 use super::rollout::Rollout;
 
-/// One entry for each provider of the resource. `problems` are those of its pods.
-pub(super) fn external(
+/// The status of each external provider of the resource. `problems` are those of its pods.
+pub(super) fn external_providers(
     checked: &Checked,
     rollout: Option<&Rollout>,
     problems: &[String],
 ) -> Vec<ExternalProviderStatus> {
     let status = |id: &str, image: &str| {
-        let container = init_container(id);
+        let container = init_container_name(id);
         let quoted = format!("{container:?}");
         let problem = problems.iter().find(|problem| problem.contains(&quoted));
         let phase = match (rollout, problem) {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_that_fails_is_told_of_its_own_provider_alone() {
+    fn a_failing_container_affects_only_its_own_provider() {
         let document = json!({
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
             "metadata": {"name": "demo"},
@@ -55,9 +55,11 @@ mod tests {
                 ]},
             },
         });
-        let checked = llsd_api::review(document).result.expect("a good resource");
+        let checked = llsd_api::check_document(document)
+            .result
+            .expect("a valid resource");
         let problem = "pod \"demo-1\": container \"install-provider-bad\": ErrImagePull".to_owned();
-        let all = external(&checked, None, std::slice::from_ref(&problem));
+        let all = external_providers(&checked, None, std::slice::from_ref(&problem));
         let phases: Vec<_> = all.iter().map(|one| one.phase).collect();
         let expected = [
             ExternalProviderPhase::Pending,

@@ -1,30 +1,30 @@
-//! How far the pods are.
+//! The progress of a rollout.
 
 use k8s_openapi::api::apps::v1::DeploymentStatus;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 
-/// A Deployment on its way to what it should be.
+/// The progress of a Deployment.
 pub(super) struct Rollout {
-    /// Counts the changes of what it should be.
+    /// Generation of the Deployment's spec.
     pub(super) generation: Option<i64>,
-    /// Pods that should be there; with an autoscaler, what that has decided.
-    pub(super) wanted: i32,
-    /// Pods that are ready.
+    /// The desired number of pods, which an autoscaler may have set.
+    pub(super) desired: i32,
+    /// The number of ready pods.
     pub(super) ready: i32,
-    /// Whether enough pods serve, be they old or new.
-    pub(super) is_serving: bool,
-    /// Whether all pods are new and serve.
+    /// Whether enough pods are available, old or new.
+    pub(super) is_available: bool,
+    /// Whether all pods have the current template and are available.
     pub(super) is_done: bool,
-    /// Why the cluster has given up waiting.
+    /// Why the Deployment controller stopped waiting for progress.
     pub(super) stuck: Option<String>,
 }
 
 impl Rollout {
     pub(super) fn of(deployment: &DynamicObject) -> Self {
         let DynamicObject { metadata, data, .. } = deployment;
-        let wanted = i32::deserialize(&data["spec"]["replicas"]).unwrap_or(1);
-        // Before the cluster has looked at it there is none.
+        let desired = i32::deserialize(&data["spec"]["replicas"]).unwrap_or(1);
+        // A new Deployment has no status yet.
         let status = DeploymentStatus::deserialize(&data["status"]).unwrap_or_default();
         let is_observed = status.observed_generation >= metadata.generation;
         let [updated, available, total] = [
@@ -42,18 +42,18 @@ impl Rollout {
         };
         Self {
             generation: metadata.generation,
-            wanted,
+            desired,
             ready: status.ready_replicas.unwrap_or_default(),
-            is_serving: condition("Available", "True").is_some(),
-            is_done: is_observed && updated >= wanted && available >= wanted && total == updated,
+            is_available: condition("Available", "True").is_some(),
+            is_done: is_observed && updated >= desired && available >= desired && total == updated,
             stuck: condition("Progressing", "False")
                 .map(|one| one.message.clone().unwrap_or_default()),
         }
     }
 
-    /// `1 of 2 pods are ready`.
+    /// For example `1 of 2 pods are ready`.
     pub(super) fn count(&self) -> String {
-        format!("{} of {} pods are ready", self.ready, self.wanted)
+        format!("{} of {} pods are ready", self.ready, self.desired)
     }
 }
 
@@ -73,20 +73,20 @@ mod tests {
     }
 
     #[test]
-    fn old_pods_that_still_serve_are_not_the_end_of_a_rollout() {
+    fn a_rollout_with_available_old_pods_is_not_done() {
         let status = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]});
         let rollout = rollout(1, status);
-        assert!(rollout.is_serving && !rollout.is_done);
+        assert!(rollout.is_available && !rollout.is_done);
     }
 
     #[test]
-    fn a_status_that_speaks_of_an_older_spec_does_not_count() {
+    fn the_status_of_an_older_generation_does_not_count() {
         let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1});
         assert!(!rollout(1, status).is_done);
     }
 
     #[test]
-    fn no_pods_are_complete_where_none_are_wanted() {
+    fn a_rollout_without_desired_pods_is_done() {
         assert!(rollout(0, json!({"observedGeneration": 2})).is_done);
     }
 }

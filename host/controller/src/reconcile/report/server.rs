@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! The version and providers that the server reports.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,23 +6,23 @@ use llsd_api::conditions::{condition, reason};
 use llsd_api::v1alpha2::{DistributionStatus, Versions};
 
 use super::conditions::Conditions;
-use crate::polling::{Answer, Heard};
+use crate::servers::{QueryResult, ServerInfo};
 
-/// Takes over what the server said. What it said before stays when it says nothing.
+/// Copies the result of the last poll to the status. After a failed poll the last values stay.
 pub(super) fn report(
     conditions: &mut Conditions,
     status: &mut DistributionStatus,
-    heard: &Heard,
+    result: &QueryResult,
     now: Timestamp,
 ) {
-    let Answer { version, providers } = match heard {
-        Ok(answer) => answer,
-        Err(silence) => {
+    let ServerInfo { version, providers } = match result {
+        Ok(info) => info,
+        Err(error) => {
             conditions.set(
                 condition::SERVER_ANSWERS,
                 false,
                 reason::SERVER_SILENT,
-                silence.to_string(),
+                error.to_string(),
             );
             return;
         }
@@ -48,25 +48,25 @@ pub(super) fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::polling::Silence;
+    use crate::servers::QueryError;
 
     #[test]
-    fn a_server_that_falls_silent_keeps_what_it_said_and_the_condition_tells() {
-        let answer = Ok(Answer {
+    fn after_a_failed_poll_the_last_values_stay_and_the_condition_is_false() {
+        let info = Ok(ServerInfo {
             version: "0.7.1".to_owned(),
             providers: Vec::new(),
         });
         let mut status = DistributionStatus::default();
         let mut conditions = Conditions::new(&[], Some(1), Timestamp::UNIX_EPOCH);
-        report(&mut conditions, &mut status, &answer, Timestamp::UNIX_EPOCH);
-        let told = status.clone();
+        report(&mut conditions, &mut status, &info, Timestamp::UNIX_EPOCH);
+        let before = status.clone();
         report(
             &mut conditions,
             &mut status,
-            &Err(Silence::Trust),
+            &Err(QueryError::Certificates),
             Timestamp::now(),
         );
-        assert_eq!(status, told);
+        assert_eq!(status, before);
         let conditions = conditions.into_vec();
         assert_eq!(
             (conditions.len(), conditions[0].status.as_str()),

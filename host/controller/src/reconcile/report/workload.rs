@@ -1,19 +1,20 @@
-//! The conditions about what runs: ours, and those that the first operator reported, in its words.
+//! The conditions of the running objects: our own, and those of llama-stack-k8s-operator, with its
+//! messages.
 
 use llsd_api::conditions::{condition, reason};
 
-use super::Seen;
 use super::conditions::Conditions;
+use super::observed::Observed;
 use super::rollout::Rollout;
 
-/// Sets every condition about what runs.
-pub(super) fn report(conditions: &mut Conditions, seen: &Seen) {
-    let rollout = seen.rollout.as_ref();
-    available(conditions, rollout, &seen.problems);
-    deployment_ready(conditions, rollout, &seen.problems);
+/// Sets every condition of the running objects.
+pub(super) fn report(conditions: &mut Conditions, observed: &Observed) {
+    let rollout = observed.rollout.as_ref();
+    available(conditions, rollout, &observed.problems);
+    deployment_ready(conditions, rollout, &observed.problems);
     health_check(conditions, rollout);
-    storage_ready(conditions, seen);
-    service_ready(conditions, seen);
+    storage_ready(conditions, observed);
+    service_ready(conditions, observed);
 }
 
 fn available(conditions: &mut Conditions, rollout: Option<&Rollout>, problems: &[String]) {
@@ -22,26 +23,26 @@ fn available(conditions: &mut Conditions, rollout: Option<&Rollout>, problems: &
             condition::AVAILABLE,
             false,
             reason::REPLICAS_UNAVAILABLE,
-            "there is no Deployment",
+            "the Deployment does not exist",
         );
         return;
     };
-    let reason = match (rollout.is_serving, rollout.is_done) {
+    let reason = match (rollout.is_available, rollout.is_done) {
         (true, _) => reason::MINIMUM_REPLICAS_AVAILABLE,
         (false, _) if !problems.is_empty() || rollout.stuck.is_some() => reason::PODS_FAILING,
         (false, true) => reason::REPLICAS_UNAVAILABLE,
         (false, false) => reason::ROLLOUT_IN_PROGRESS,
     };
     let message = with_problems(rollout.count(), rollout, problems);
-    conditions.set(condition::AVAILABLE, rollout.is_serving, reason, message);
+    conditions.set(condition::AVAILABLE, rollout.is_available, reason, message);
 }
 
 fn deployment_ready(conditions: &mut Conditions, rollout: Option<&Rollout>, problems: &[String]) {
     let (is_true, message) = match rollout {
         Some(rollout) if rollout.is_done => (true, "Deployment is ready".to_owned()),
         Some(rollout) => {
-            let Rollout { ready, wanted, .. } = rollout;
-            let scaling = format!("Deployment is scaling: {ready}/{wanted} replicas ready");
+            let Rollout { ready, desired, .. } = rollout;
+            let scaling = format!("Deployment is scaling: {ready}/{desired} replicas ready");
             (false, with_problems(scaling, rollout, problems))
         }
         None => (false, "Deployment is pending".to_owned()),
@@ -54,9 +55,9 @@ fn deployment_ready(conditions: &mut Conditions, rollout: Option<&Rollout>, prob
     conditions.set(condition::DEPLOYMENT_READY, is_true, reason, message);
 }
 
-/// A pod is ready once its server has answered for its health.
+/// The readiness probe of a pod is the health check of its server.
 fn health_check(conditions: &mut Conditions, rollout: Option<&Rollout>) {
-    let is_true = rollout.is_some_and(|rollout| rollout.is_serving && rollout.ready > 0);
+    let is_true = rollout.is_some_and(|rollout| rollout.is_available && rollout.ready > 0);
     let (reason, message) = if is_true {
         (reason::HEALTH_CHECK_PASSED, "Health check passed")
     } else {
@@ -65,8 +66,8 @@ fn health_check(conditions: &mut Conditions, rollout: Option<&Rollout>) {
     conditions.set(condition::HEALTH_CHECK, is_true, reason, message);
 }
 
-fn storage_ready(conditions: &mut Conditions, seen: &Seen) {
-    let Some(claim) = &seen.claim else {
+fn storage_ready(conditions: &mut Conditions, observed: &Observed) {
+    let Some(claim) = &observed.claim else {
         conditions.remove(condition::STORAGE_READY);
         return;
     };
@@ -80,16 +81,21 @@ fn storage_ready(conditions: &mut Conditions, seen: &Seen) {
     conditions.set(condition::STORAGE_READY, is_bound, reason, message);
 }
 
-fn service_ready(conditions: &mut Conditions, seen: &Seen) {
-    let (reason, message) = if seen.has_service {
+fn service_ready(conditions: &mut Conditions, observed: &Observed) {
+    let (reason, message) = if observed.has_service {
         (reason::SERVICE_READY, "Service is ready")
     } else {
-        (reason::SERVICE_FAILED, "there is no Service")
+        (reason::SERVICE_FAILED, "the Service does not exist")
     };
-    conditions.set(condition::SERVICE_READY, seen.has_service, reason, message);
+    conditions.set(
+        condition::SERVICE_READY,
+        observed.has_service,
+        reason,
+        message,
+    );
 }
 
-/// Pods that fail are of interest until the rollout is over.
+/// Adds the problems of pods to a message, until the rollout is done.
 fn with_problems(message: String, rollout: &Rollout, problems: &[String]) -> String {
     if rollout.is_done {
         return message;

@@ -1,7 +1,6 @@
-//! Takes a connection string apart.
+//! Splits a PostgreSQL connection string.
 //!
-//! In: what a Secret holds. Out: one part of it, or what is wrong with it in words that do not
-//! repeat it.
+//! In: the value of a Secret. Out: one part of it, or an error that does not repeat it.
 
 use std::borrow::Cow;
 
@@ -9,40 +8,42 @@ use llsd_adapter_sdk::documents::Part;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The port of a PostgreSQL server that names none.
+/// The default port of PostgreSQL.
 const DEFAULT_PORT: u16 = 5432;
 
-/// What is wrong with a connection string. Never repeats it.
+/// Why a connection string is invalid. Messages never contain the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
-    #[error("is no connection string; write postgresql://user:password@host:port/database")]
+pub(super) enum InvalidConnectionString {
+    #[error(
+        "is not a valid connection string; write postgresql://user:password@host:port/database"
+    )]
     Malformed,
-    #[error("names no host; write postgresql://user:password@host:port/database")]
-    WithoutHost,
-    #[error("names no user; write postgresql://user:password@host:port/database")]
-    WithoutUser,
-    #[error("has a percent-encoded part that is no text; encode it as UTF-8")]
-    NotText,
+    #[error("has no host; write postgresql://user:password@host:port/database")]
+    MissingHost,
+    #[error("has no user; write postgresql://user:password@host:port/database")]
+    MissingUser,
+    #[error("has a percent-encoded part that is not UTF-8; encode it as UTF-8")]
+    NotUtf8,
 }
 
-/// One part of a connection string.
-pub(crate) fn part(text: &str, part: Part) -> Result<String, Unreadable> {
-    let address = Url::parse(text.trim()).map_err(|_| Unreadable::Malformed)?;
+/// Extracts one part of a connection string.
+pub(super) fn part(text: &str, part: Part) -> Result<String, InvalidConnectionString> {
+    let address = Url::parse(text.trim()).map_err(|_| InvalidConnectionString::Malformed)?;
     if !address.scheme().starts_with("postgres") {
-        return Err(Unreadable::Malformed);
+        return Err(InvalidConnectionString::Malformed);
     }
     let user = || match address.username() {
-        "" => Err(Unreadable::WithoutUser),
+        "" => Err(InvalidConnectionString::MissingUser),
         user => Ok(user),
     };
     let password = address.password().unwrap_or_default();
     match part {
         Part::Host => match address.host_str() {
-            None | Some("") => Err(Unreadable::WithoutHost),
+            None | Some("") => Err(InvalidConnectionString::MissingHost),
             Some(host) => decoded(host.trim_matches(['[', ']'])),
         },
         Part::Port => Ok(address.port().unwrap_or(DEFAULT_PORT).to_string()),
-        // A server that is told no database opens the one named like the user.
+        // The default database of PostgreSQL has the name of the user.
         Part::Database => match address.path().trim_start_matches('/') {
             "" => decoded(user()?),
             name => decoded(name),
@@ -54,11 +55,11 @@ pub(crate) fn part(text: &str, part: Part) -> Result<String, Unreadable> {
     }
 }
 
-fn decoded(text: &str) -> Result<String, Unreadable> {
+fn decoded(text: &str) -> Result<String, InvalidConnectionString> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(Cow::into_owned)
-        .map_err(|_| Unreadable::NotText)
+        .map_err(|_| InvalidConnectionString::NotUtf8)
 }
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
         Part::EncodedPassword,
     ];
 
-    fn parts(text: &str) -> Vec<Result<String, Unreadable>> {
+    fn parts(text: &str) -> Vec<Result<String, InvalidConnectionString>> {
         ALL.map(|one| part(text, one)).to_vec()
     }
 
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_the_defaults_of_postgres() {
+    fn missing_parts_have_the_defaults_of_postgresql() {
         let expected = ["::1", "5432", "me", "me", "", "me", ""];
         assert_eq!(
             parts("postgres://me@[::1]"),
@@ -104,24 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connection_string_is_refused_without_being_repeated() {
+    fn an_invalid_connection_string_is_rejected_without_repeating_it() {
         for (text, problem) in [
-            ("canary", Unreadable::Malformed),
-            ("host=canary user=me", Unreadable::Malformed),
-            ("redis://canary", Unreadable::Malformed),
-            ("postgresql:///canary", Unreadable::WithoutHost),
+            ("canary", InvalidConnectionString::Malformed),
+            ("host=canary user=me", InvalidConnectionString::Malformed),
+            ("redis://canary", InvalidConnectionString::Malformed),
+            ("postgresql:///canary", InvalidConnectionString::MissingHost),
         ] {
-            let refused = part(text, Part::Host).unwrap_err();
-            assert_eq!(refused, problem);
-            assert!(!refused.to_string().contains("canary"));
+            let error = part(text, Part::Host).unwrap_err();
+            assert_eq!(error, problem);
+            assert!(!error.to_string().contains("canary"));
         }
         assert_eq!(
             part("postgresql://h/db", Part::User),
-            Err(Unreadable::WithoutUser)
+            Err(InvalidConnectionString::MissingUser)
         );
         assert_eq!(
             part("postgresql://%ff@h/db", Part::User),
-            Err(Unreadable::NotText)
+            Err(InvalidConnectionString::NotUtf8)
         );
     }
 }

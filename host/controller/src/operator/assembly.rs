@@ -1,0 +1,162 @@
+//! Creates the parts of an operator and starts its background tasks.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, Store};
+use llsd_api::Distribution;
+use llsd_render::objects::{Cluster, Kind};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{Endpoints, Options};
+use crate::active_plugins::ActivePlugins;
+use crate::cache::{
+    Backoff, ClusterCache, ContentCache, PrioritySemaphore, ReconcileTrigger, References,
+    ResourceRef, StatusCache, Watches,
+};
+use crate::images::Images;
+use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
+use crate::process::{Events, Health, ServeError, serve_metrics, serve_probes};
+use crate::reconcile::Context;
+use crate::servers::ServerPoller;
+use crate::settings::{CurrentSettings, SettingsWatcher};
+
+/// A resource as the watch delivers it.
+pub(super) type Guarded = DeserializeGuard<Distribution>;
+
+/// The parts of an operator.
+pub(super) struct Assembly {
+    pub(super) context: Arc<Context>,
+    /// The store of all resources.
+    pub(super) reflector: (Store<Guarded>, Writer<Guarded>),
+    /// The resources that were triggered.
+    pub(super) triggered: BoxStream<'static, ResourceRef>,
+    /// Tells the `SchemaPlugin` controller whether this replica is the leader.
+    pub(super) is_leader: watch::Sender<bool>,
+    /// The `SchemaPlugin` controller.
+    pub(super) schema_plugins: JoinSet<()>,
+    /// Watches, polling and endpoints, which run until the set is dropped.
+    pub(super) background: JoinSet<()>,
+}
+
+/// Creates the parts of an operator and starts its background tasks.
+pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
+    let Options {
+        client,
+        plugins,
+        plugins_in_use,
+        distributions_in_use,
+        lookup,
+        host,
+        plugin_selector,
+        scope,
+        operator_namespace,
+        registries,
+        keyring,
+        workers,
+        identity,
+        endpoints,
+        polling,
+        metrics,
+    } = options;
+    let kinds = Kind::ALL.iter().copied();
+    let cache = Arc::new(ClusterCache::new(
+        kinds.filter(|kind| kind.is_served(&cluster)),
+    ));
+    lookup.connect(&scope, &cache);
+    let references = Arc::new(References::default());
+    let (trigger, triggered) = ReconcileTrigger::new();
+    let events = Arc::new(Events::new(client.clone(), identity));
+    let settings = Arc::new(CurrentSettings::default());
+    let settings_watcher = SettingsWatcher {
+        client: client.clone(),
+        operator_namespace: operator_namespace.clone(),
+        settings: settings.clone(),
+        distributions: distributions_in_use,
+        registries: registries.clone(),
+        references: references.clone(),
+        trigger: trigger.clone(),
+        events: events.clone(),
+        metrics: metrics.clone(),
+    };
+    let watches = Watches {
+        client: client.clone(),
+        scope,
+        cache: cache.clone(),
+        references: references.clone(),
+        trigger: trigger.clone(),
+    };
+    let context = Arc::new(Context {
+        client: client.clone(),
+        plugins: Arc::new(ActivePlugins::new(plugins, plugins_in_use)),
+        images: Images::new(client.clone(), registries.clone(), keyring),
+        settings,
+        references,
+        cluster,
+        cache: cache.clone(),
+        contents: ContentCache::new(client.clone(), cache.clone(), operator_namespace.clone()),
+        statuses: StatusCache::default(),
+        events: events.clone(),
+        backoff: Backoff::default(),
+        priority: PrioritySemaphore::new(workers),
+        servers: ServerPoller::new(polling),
+        trigger,
+        health: Arc::new(Health::new(cache)),
+        metrics: metrics.clone(),
+    });
+
+    let mut background = watches.start();
+    background.spawn(settings_watcher.run());
+    let poller = context.clone();
+    background.spawn(async move { poller.servers.run(&poller.contents, &poller.trigger).await });
+    serve(&mut background, endpoints, &context);
+
+    let (reader, writer) = reflector::store();
+    let schema_plugin_options = SchemaPluginOptions {
+        client,
+        registries,
+        host,
+        namespace: operator_namespace,
+        selector: plugin_selector,
+        resources: Resources {
+            all: reader.clone(),
+            context: context.clone(),
+        },
+        events,
+        metrics,
+    };
+    let (is_leader, receiver) = watch::channel(false);
+    let controller = serve_schema_plugins(schema_plugin_options, context.plugins.clone(), receiver);
+    Assembly {
+        context,
+        reflector: (reader, writer),
+        triggered: triggered.boxed(),
+        is_leader,
+        schema_plugins: JoinSet::from_iter([controller]),
+        background,
+    }
+}
+
+/// Starts the servers for probes and metrics.
+fn serve(tasks: &mut JoinSet<()>, endpoints: Endpoints, context: &Context) {
+    let Endpoints { probes, metrics } = endpoints;
+    if let Some(listener) = probes {
+        let health = context.health.clone();
+        tasks.spawn(async { log(serve_probes(listener, health).await) });
+    }
+    if let Some(listener) = metrics {
+        let (metrics, client) = (context.metrics.clone(), context.client.clone());
+        tasks.spawn(async { log(serve_metrics(listener, metrics, client).await) });
+    }
+}
+
+fn log(result: Result<(), ServeError>) {
+    if let Err(error) = result {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "a server of the operator stopped");
+    }
+}

@@ -1,0 +1,93 @@
+//! Watches all resources and reconciles them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use kube::ResourceExt;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::controller::{self, Controller};
+use kube::runtime::reflector::Store;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::{self, Event, watcher};
+
+use super::assembly::Guarded;
+use crate::cache::{ResourceRef, Scope};
+use crate::reconcile::{Context, error_policy, reconcile};
+
+/// Reconciles resources until `shutdown` completes.
+pub(super) async fn reconcile_all(
+    context: Arc<Context>,
+    scope: &Scope,
+    (reader, writer): (Store<Guarded>, Writer<Guarded>),
+    triggered: impl Stream<Item = ResourceRef> + Send + 'static,
+    shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+) {
+    let resources = watch_resources(&context, scope, writer);
+    let plugin_changes = context.plugins.set.changes();
+    // Otherwise objects, plugins and settings that are not loaded yet would count as missing.
+    let loaded = async {
+        futures::join!(
+            context.cache.complete(),
+            context.plugins.restored(),
+            context.settings.get(),
+        );
+    };
+    tokio::select! {
+        () = shutdown.clone() => return,
+        () = loaded => {}
+    }
+    let reconciliations = Controller::for_stream(resources, reader.clone())
+        .reconcile_on(triggered)
+        .reconcile_all_on(plugin_changes)
+        .graceful_shutdown_on(shutdown.clone())
+        .run(reconcile, error_policy, context.clone())
+        .for_each(|outcome| {
+            match outcome {
+                Ok((resource, _)) => tracing::debug!(%resource, "reconciled"),
+                Err(controller::Error::ObjectNotFound(resource)) => {
+                    let namespace = resource.namespace.as_deref().unwrap_or_default();
+                    context.forget(namespace, &resource.name);
+                }
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "failed to reconcile a resource");
+                }
+            }
+            std::future::ready(())
+        });
+    // A controller ignores its shutdown signal before its first list is complete.
+    let shutdown_before_list = async {
+        tokio::select! {
+            _ = reader.wait_until_ready() => std::future::pending().await,
+            () = shutdown => {}
+        }
+    };
+    tokio::select! {
+        () = reconciliations => {}
+        () = shutdown_before_list => {}
+    }
+}
+
+/// Watches the resources, and drops what is stored for deleted ones.
+fn watch_resources(
+    context: &Arc<Context>,
+    scope: &Scope,
+    writer: Writer<Guarded>,
+) -> impl Stream<Item = Result<Guarded, watcher::Error>> + Send + 'static + use<> {
+    let forgetting = context.clone();
+    let api = scope.api::<Guarded>(&context.client);
+    watcher(api, watcher::Config::default())
+        .default_backoff()
+        // The managed fields are half of a resource, and nothing reads them.
+        .modify(|resource| resource.managed_fields_mut().clear())
+        .reflect(writer)
+        // A controller does not report deletions.
+        .inspect(move |event| {
+            if let Ok(Event::Delete(deleted)) = event {
+                let namespace = deleted.namespace().unwrap_or_default();
+                forgetting.forget(&namespace, &deleted.name_any());
+            }
+        })
+        .applied_objects()
+}

@@ -1,0 +1,80 @@
+//! Why a reconciliation stopped: one variant per step, in order.
+
+use llsd_api::{Diagnostics, Severity};
+use llsd_render::GenerateError;
+
+use super::{apply, gather, generate, resolve_secrets};
+use crate::cache::UpstreamRunning;
+
+/// Why a reconciliation stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The stored object does not match the CRD, so not even its status can be written.
+    #[error("failed to parse the resource: {0}")]
+    Unreadable(String),
+    /// Another operator manages the resource.
+    #[error(transparent)]
+    UpstreamRunning(#[from] UpstreamRunning),
+    /// The check or build objects step rejected the spec.
+    #[error("the spec was rejected")]
+    Rejected(#[from] Diagnostics),
+    #[error("failed to read what the resource refers to")]
+    Gather(#[from] gather::Error),
+    #[error("failed to generate the configuration")]
+    Generate(#[from] generate::Error),
+    #[error("failed to resolve the secrets")]
+    ResolveSecrets(#[from] resolve_secrets::Error),
+    #[error("failed to write the objects of the resource")]
+    Apply(#[from] apply::Error),
+    #[error("failed to write the status of the resource")]
+    Report(#[source] Box<kube::Error>),
+}
+
+impl Error {
+    /// Whether a retry is useless until the resource, or an object that is watched, changes.
+    pub(crate) fn waits_for_change(&self) -> bool {
+        match self {
+            Self::Unreadable(_) | Self::UpstreamRunning(_) | Self::Rejected(_) => true,
+            Self::Gather(error) => error.waits_for_change(),
+            Self::Generate(error) => error.waits_for_change(),
+            Self::ResolveSecrets(resolve_secrets::Error::Invalid(_)) => true,
+            Self::ResolveSecrets(resolve_secrets::Error::Api { .. })
+            | Self::Apply(_)
+            | Self::Report(_) => false,
+        }
+    }
+
+    /// Whether a user must act. Objects that the API server rejects are retried all the same,
+    /// because not everything that could help is watched.
+    pub(crate) fn needs_user_action(&self) -> bool {
+        self.waits_for_change() || matches!(self, Self::Apply(error) if error.is_rejection())
+    }
+
+    /// The value of the metric label `outcome`.
+    pub(super) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "unreadable",
+            Self::UpstreamRunning(_) => "other_operator",
+            Self::Rejected(_) => "refused",
+            Self::Gather(_) => "gather",
+            Self::Generate(_) => "generate",
+            Self::ResolveSecrets(_) => "resolve_secrets",
+            Self::Apply(_) => "apply",
+            Self::Report(_) => "report",
+        }
+    }
+
+    /// The codes of the problems for which the resource was rejected: those of the plugin, or
+    /// `bad-spec` for each rule of the API.
+    pub(super) fn rejection_codes(&self) -> Vec<&str> {
+        match self {
+            Self::Rejected(diagnostics) => diagnostics.iter().map(|_| "bad-spec").collect(),
+            Self::Generate(generate::Error::Failed(GenerateError::Rejected(found))) => found
+                .iter()
+                .filter(|one| one.severity == Severity::Error)
+                .map(|one| one.code.as_str())
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The source of the server's configuration: a base configuration, a file of the user, or the file
+//! in the image.
+
+use std::sync::Arc;
+
+use llsd_adapter_sdk::documents::Hints;
+use llsd_api::FieldPath;
+use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
+use llsd_api::v1alpha2::ConfigSourceKind;
+use llsd_registry::BaseConfig;
+use llsd_render::distributions::KnownDistribution;
+use llsd_render::objects::Owner;
+use llsd_render::{digest, yaml};
+use serde_json::Value;
+
+use super::{Error, reject};
+use crate::cache::ContentCache;
+use crate::images::{self, Images, Puller};
+use crate::settings::Settings;
+
+/// The source of the configuration.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A base configuration, which the resource changes.
+    Base {
+        config: Value,
+        /// What is known about the base from elsewhere.
+        hints: Hints,
+        kind: ConfigSourceKind,
+        digest: String,
+    },
+    /// A complete configuration of the user.
+    Override { config_map: String, digest: String },
+    /// The file inside the image.
+    DistributionDefault,
+}
+
+/// Reads the source of the configuration of one resource.
+pub(super) struct Reader<'a> {
+    pub(super) contents: &'a ContentCache,
+    pub(super) settings: &'a Settings,
+    pub(super) images: &'a Images,
+    pub(super) checked: &'a Checked,
+    pub(super) owner: &'a Owner,
+}
+
+impl Reader<'_> {
+    /// Reads the source, and the labels of the image if they are needed for it.
+    pub(super) async fn read(
+        &self,
+        image: &str,
+        known: Option<&KnownDistribution>,
+    ) -> Result<(Source, Option<Arc<BaseConfig>>), Error> {
+        let source = match &self.checked.config_source {
+            ConfigSource::Override { config_map, .. } => {
+                let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
+                let text = self.read_key(config_map, DEFAULT_CONFIG_KEY, field).await?;
+                Source::Override {
+                    config_map: config_map.clone(),
+                    digest: digest::of(&text),
+                }
+            }
+            ConfigSource::Generated {
+                base: Some(BaseConfigMap { name, key }),
+            } => {
+                let field = FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]);
+                let text = self.read_key(name, key, field.clone()).await?;
+                let hints = Hints::default();
+                base(&text, hints, ConfigSourceKind::ConfigMap, field)?
+            }
+            ConfigSource::Generated { base: None } => match known {
+                Some(KnownDistribution {
+                    base: Some(text),
+                    schema,
+                    image: _,
+                }) => {
+                    let hints = Hints {
+                        schema: schema.clone(),
+                        ..Hints::default()
+                    };
+                    let field = FieldPath::spec().at(&["distribution", "name"]);
+                    base(text, hints, ConfigSourceKind::Embedded, field)?
+                }
+                _ => return self.read_labels(image, known).await,
+            },
+            ConfigSource::DistributionDefault => Source::DistributionDefault,
+        };
+        Ok((source, None))
+    }
+
+    async fn read_labels(
+        &self,
+        image: &str,
+        known: Option<&KnownDistribution>,
+    ) -> Result<(Source, Option<Arc<BaseConfig>>), Error> {
+        // Without valid mirrors, the image might be read from the wrong registry.
+        self.settings.mirrors()?;
+        let puller = Puller::of(self.checked, &self.owner.namespace);
+        let labels = self.images.base_config(image, &puller).await?;
+        let source = base_from_labels(&labels, known, &self.checked.server)?;
+        Ok((source, Some(labels)))
+    }
+
+    /// Reads one key of a ConfigMap in the resource's namespace.
+    async fn read_key(&self, name: &str, key: &str, field: FieldPath) -> Result<String, Error> {
+        let namespace = &self.owner.namespace;
+        let found = self.contents.config_map(namespace, name).await;
+        let Some(data) = found.map_err(|error| Error::api(name, error))? else {
+            return Err(Error::ConfigMapNotFound {
+                field,
+                problem: format!("ConfigMap {name:?} not found in namespace {namespace:?}"),
+                fix: format!("create it with the key {key:?}, or correct the name"),
+            });
+        };
+        data.get(key)
+            .cloned()
+            .ok_or_else(|| Error::ConfigMapNotFound {
+                field,
+                problem: format!("ConfigMap {name:?} has no key {key:?}"),
+                fix: "put the configuration under that key".to_owned(),
+            })
+    }
+}
+
+/// The base configuration that the labels of the image contain or point to.
+fn base_from_labels(
+    labels: &BaseConfig,
+    known: Option<&KnownDistribution>,
+    server: &ServerSource,
+) -> Result<Source, Error> {
+    let field = match server {
+        ServerSource::Named(_) => "name",
+        ServerSource::Image(_) => "image",
+    };
+    let mut hints = images::hints(labels);
+    hints.schema = hints
+        .schema
+        .or_else(|| known.and_then(|known| known.schema.clone()));
+    base(
+        &labels.yaml,
+        hints,
+        ConfigSourceKind::ImageLabels,
+        FieldPath::spec().at(&["distribution", field]),
+    )
+}
+
+fn base(
+    text: &str,
+    hints: Hints,
+    kind: ConfigSourceKind,
+    field: FieldPath,
+) -> Result<Source, Error> {
+    let config = yaml::read(text).map_err(|error| {
+        let problem = format!("the base configuration is invalid: {error}");
+        let fix = "use the configuration of the distribution".to_owned();
+        reject(field, problem, fix)
+    })?;
+    Ok(Source::Base {
+        config,
+        hints,
+        kind,
+        digest: digest::of(text),
+    })
+}

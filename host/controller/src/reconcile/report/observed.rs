@@ -1,0 +1,51 @@
+//! The observed state of a resource's objects.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use llsd_api::labels;
+use llsd_render::objects::{Kind, Owner, SERVICE_SUFFIX, VOLUME_CLAIM_SUFFIX};
+
+use super::rollout::Rollout;
+use crate::cache::{ClusterCache, pod_problem};
+use crate::reconcile::apply::is_ours;
+
+/// The observed state of a resource's objects.
+pub(super) struct Observed {
+    /// The state of the Deployment; `None` if the resource has none.
+    pub(super) rollout: Option<Rollout>,
+    /// The PersistentVolumeClaim.
+    pub(super) claim: Option<Arc<DynamicObject>>,
+    pub(super) has_service: bool,
+    /// Why pods do not run, one line per pod.
+    pub(super) problems: Vec<String>,
+}
+
+impl Observed {
+    /// Reads the objects from the cache.
+    pub(super) fn read(cache: &ClusterCache, owner: &Owner) -> Self {
+        let Owner {
+            namespace, name, ..
+        } = owner;
+        let child = |kind, suffix: &str| {
+            cache
+                .child(kind, namespace, &format!("{name}{suffix}"))
+                .filter(|object| is_ours(object, owner))
+        };
+        let pods = cache.pods.find(namespace, |pod| {
+            pod.labels().get(labels::INSTANCE) == Some(name) && pod_problem(pod).is_some()
+        });
+        let mut problems: Vec<String> = pods
+            .iter()
+            .filter_map(|pod| Some(format!("pod {:?}: {}", pod.name_any(), pod_problem(pod)?)))
+            .collect();
+        problems.sort();
+        Self {
+            rollout: child(Kind::Deployment, "").map(|deployment| Rollout::of(&deployment)),
+            claim: child(Kind::PersistentVolumeClaim, VOLUME_CLAIM_SUFFIX),
+            has_service: child(Kind::Service, SERVICE_SUFFIX).is_some(),
+            problems,
+        }
+    }
+}
