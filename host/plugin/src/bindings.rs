@@ -1,6 +1,6 @@
-//! The contract as Rust sees it, one module per released version of the WIT.
+//! Generated bindings, one module for each released version of the WIT contract.
 //!
-//! The next version is a new folder under `wit/`, a new module here, and conversions into the
-//! documents of the SDK, which are all that the rest of the host knows.
+//! To add a version: add a folder under `wit/`, a module here, and conversions into the SDK's
+//! document types. The rest of the host uses only those types.
 
 pub(crate) mod v1_0;

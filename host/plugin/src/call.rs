@@ -1,147 +1,151 @@
-//! One call of one guest: a fresh store, its limits, and what came out.
+//! One call of one guest in a new store with its limits.
 //!
-//! In: a component ready to be instantiated, a request, the limits. Out: the answer with its fuel,
-//! or what went wrong, told apart so that a metric and a reader can act on it. Nothing of one call
-//! can be seen by the next.
+//! In: a component ready to be instantiated, a request, the limits. Out: the output and the fuel
+//! used, or a [`FaultKind`] that metrics and users can tell apart. No state is carried from one call
+//! to the next.
 
 use std::time::{Duration, Instant};
 
-use llsd_adapter_sdk::exchange::Text;
-use llsd_adapter_sdk::{Answer, Detection};
-use llsd_render::adapter::FaultKind;
+use llsd_adapter_sdk::Detection;
+use llsd_render::adapter::{FaultKind, LimitedResource};
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::bindings::v1_0::{provider_pack, schema_adapter};
 use crate::engine::{GUEST_STACK, Sandbox, ticks};
 use crate::limits::{Limits, MEMORIES, Meter, TABLES};
-use crate::load::{LoadError, chain};
-use crate::request::{RawAnswer, Request};
+use crate::load::{LoadError, error_chain};
+use crate::request::{RawOutput, Request};
 
-/// Stack that the host needs around the guest's: lowering, lifting, trap handling.
+/// Stack for the host's own frames: lowering, lifting and trap handling.
 const HOST_STACK: usize = 512 << 10;
 
-/// What the host allocates for one diagnostic besides its text.
+/// Bytes that the host allocates for each diagnostic besides its strings.
 const DIAGNOSTIC_OVERHEAD: usize = 128;
 
-/// A component bound to the world that it serves.
-pub(crate) enum Bound {
+/// A component bound to the world that it exports.
+pub(crate) enum BoundComponent {
     SchemaAdapter(schema_adapter::SchemaAdapterPre<Meter>),
     ProviderPack(provider_pack::ProviderPackPre<Meter>),
 }
 
-/// What a call gave.
+/// The result of running a guest, and what it used.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) result: Result<RawAnswer, FaultKind>,
+pub(crate) struct Execution {
+    pub(crate) result: Result<RawOutput, FaultKind>,
     pub(crate) fuel: u64,
     pub(crate) memory_bytes: usize,
     pub(crate) duration: Duration,
 }
 
-impl Bound {
-    /// Instantiates the component in a fresh store and calls one function.
-    ///
-    /// Runs on the caller's thread when that has enough stack left, and on a stack of its own
-    /// otherwise: a guest that recurses without end must meet its own limit before the thread's.
-    pub(crate) fn run(&self, sandbox: &Sandbox, limits: &Limits, request: &Request) -> Ran {
-        let needed = GUEST_STACK + HOST_STACK;
-        let _place = sandbox.enter();
-        stacker::maybe_grow(needed, 2 * needed, || {
-            self.run_here(&sandbox.engine, limits, request)
+impl BoundComponent {
+    /// Instantiates the component in a new store and calls one function.
+    pub(crate) fn run(&self, sandbox: &Sandbox, limits: &Limits, request: &Request) -> Execution {
+        let _permit = sandbox.acquire();
+        with_guest_stack(|| {
+            let started = Instant::now();
+            let mut store = store(&sandbox.engine, limits);
+            let result = store
+                .set_fuel(limits.fuel)
+                .and_then(|()| self.call(&mut store, request));
+            let remaining = store.get_fuel().unwrap_or(0);
+            Execution {
+                result: result.map_err(|error| fault(&error, store.data(), limits)),
+                fuel: limits.fuel.saturating_sub(remaining),
+                memory_bytes: store.data().memory_bytes(),
+                duration: started.elapsed(),
+            }
         })
     }
 
-    /// Instantiates the component and calls nothing: finds functions whose types are not the
-    /// contract's.
+    /// Instantiates the component without calling a function. Fails if the types of its functions
+    /// differ from the contract.
     pub(crate) fn check(&self, sandbox: &Sandbox, limits: &Limits) -> Result<(), LoadError> {
-        let needed = GUEST_STACK + HOST_STACK;
-        let _place = sandbox.enter();
-        stacker::maybe_grow(needed, 2 * needed, || {
+        let _permit = sandbox.acquire();
+        with_guest_stack(|| {
             let mut store = store(&sandbox.engine, limits);
             let result = store.set_fuel(limits.fuel).and_then(|()| match self {
                 Self::SchemaAdapter(pre) => pre.instantiate(&mut store).map(drop),
                 Self::ProviderPack(pre) => pre.instantiate(&mut store).map(drop),
             });
             result.map_err(|error| match fault(&error, store.data(), limits) {
-                FaultKind::BadAnswer(_) => LoadError::Incompatible(chain(&error)),
+                FaultKind::InvalidOutput(_) => LoadError::Incompatible(error_chain(&error)),
                 kind => LoadError::Describe(kind),
             })
         })
     }
 
-    fn run_here(&self, engine: &Engine, limits: &Limits, request: &Request) -> Ran {
-        let started = Instant::now();
-        let mut store = store(engine, limits);
-        let result = store
-            .set_fuel(limits.fuel)
-            .and_then(|()| self.ask(&mut store, request));
-        let left = store.get_fuel().unwrap_or(0);
-        Ran {
-            result: result.map_err(|error| fault(&error, store.data(), limits)),
-            fuel: limits.fuel.saturating_sub(left),
-            memory_bytes: store.data().memory_bytes(),
-            duration: started.elapsed(),
-        }
-    }
-
-    fn ask(&self, store: &mut Store<Meter>, request: &Request) -> wasmtime::Result<RawAnswer> {
+    fn call(&self, store: &mut Store<Meter>, request: &Request) -> wasmtime::Result<RawOutput> {
         match self {
-            Self::SchemaAdapter(pre) => {
-                let guest = pre.instantiate(&mut *store)?;
-                match request {
-                    Request::Describe => {
-                        let described = guest
-                            .llamastack_config_adapter_identity()
-                            .call_describe(store)?;
-                        Ok(RawAnswer::Description(described.into()))
-                    }
-                    Request::Detect { base, hints } => {
-                        use schema_adapter::exports::llamastack::config_adapter::detection::Answer;
-                        let detection = guest.llamastack_config_adapter_detection();
-                        Ok(RawAnswer::Detection(
-                            match detection.call_detect(store, &base.into(), &hints.into())? {
-                                Answer::One(id) => Detection::One(id),
-                                Answer::OneOf(ids) => Detection::OneOf(ids),
-                                Answer::None => Detection::None,
-                            },
-                        ))
-                    }
-                    Request::Expand(request) => outcome(schema_adapter::from_wire(
-                        guest
-                            .llamastack_config_adapter_expansion()
-                            .call_expand(store, &request.into())?,
-                    )),
-                    Request::Assemble(request) => outcome(schema_adapter::from_wire(
-                        guest
-                            .llamastack_config_adapter_assembly()
-                            .call_assemble(store, &request.into())?,
-                    )),
-                }
-            }
-            Self::ProviderPack(pre) => {
-                let guest = pre.instantiate(&mut *store)?;
-                match request {
-                    Request::Describe => {
-                        let described = guest
-                            .llamastack_config_adapter_identity()
-                            .call_describe(store)?;
-                        Ok(RawAnswer::Description(described.into()))
-                    }
-                    Request::Expand(request) => outcome(provider_pack::from_wire(
-                        guest
-                            .llamastack_config_adapter_expansion()
-                            .call_expand(store, &request.into())?,
-                    )),
-                    Request::Detect { .. } | Request::Assemble(_) => {
-                        Err(NotServed(request.call()).into())
-                    }
-                }
-            }
+            Self::SchemaAdapter(pre) => call_schema_adapter(pre, store, request),
+            Self::ProviderPack(pre) => call_provider_pack(pre, store, request),
         }
     }
 }
 
-/// A store with everything limited but its fuel.
+fn call_schema_adapter(
+    pre: &schema_adapter::SchemaAdapterPre<Meter>,
+    store: &mut Store<Meter>,
+    request: &Request,
+) -> wasmtime::Result<RawOutput> {
+    use schema_adapter::exports::llamastack::config_adapter::detection::Answer;
+    let guest = pre.instantiate(&mut *store)?;
+    Ok(match request {
+        Request::Describe => {
+            let identity = guest.llamastack_config_adapter_identity();
+            RawOutput::Description(identity.call_describe(store)?.into())
+        }
+        Request::Detect { base, hints } => {
+            let detection = guest.llamastack_config_adapter_detection();
+            let detected = detection.call_detect(store, &base.into(), &hints.into())?;
+            RawOutput::Detection(match detected {
+                Answer::One(id) => Detection::One(id),
+                Answer::OneOf(ids) => Detection::OneOf(ids),
+                Answer::None => Detection::None,
+            })
+        }
+        Request::Expand(request) => {
+            let expansion = guest.llamastack_config_adapter_expansion();
+            let expanded = expansion.call_expand(store, &request.into())?;
+            RawOutput::Outcome(schema_adapter::from_wire(expanded))
+        }
+        Request::Assemble(request) => {
+            let assembly = guest.llamastack_config_adapter_assembly();
+            let assembled = assembly.call_assemble(store, &request.into())?;
+            RawOutput::Outcome(schema_adapter::from_wire(assembled))
+        }
+    })
+}
+
+fn call_provider_pack(
+    pre: &provider_pack::ProviderPackPre<Meter>,
+    store: &mut Store<Meter>,
+    request: &Request,
+) -> wasmtime::Result<RawOutput> {
+    let guest = pre.instantiate(&mut *store)?;
+    Ok(match request {
+        Request::Describe => {
+            let identity = guest.llamastack_config_adapter_identity();
+            RawOutput::Description(identity.call_describe(store)?.into())
+        }
+        Request::Expand(request) => {
+            let expansion = guest.llamastack_config_adapter_expansion();
+            let expanded = expansion.call_expand(store, &request.into())?;
+            RawOutput::Outcome(provider_pack::from_wire(expanded))
+        }
+        Request::Detect { .. } | Request::Assemble(_) => {
+            return Err(NotExported(request.call()).into());
+        }
+    })
+}
+
+/// Runs on the caller's stack if enough of it is left, and on a new one otherwise. A guest that
+/// recurses without end must reach its own stack limit before the thread's.
+fn with_guest_stack<T>(run: impl FnOnce() -> T) -> T {
+    let needed = GUEST_STACK + HOST_STACK;
+    stacker::maybe_grow(needed, 2 * needed, run)
+}
+
+/// A store with every limit except the fuel.
 fn store(engine: &Engine, limits: &Limits) -> Store<Meter> {
     let mut store = Store::new(engine, Meter::new(limits));
     store.limiter(|meter| meter);
@@ -154,27 +158,18 @@ fn store(engine: &Engine, limits: &Limits) -> Store<Meter> {
     store
 }
 
-/// A function of the other world.
+/// A function that only the other world exports.
 #[derive(Debug, thiserror::Error)]
-#[error("a provider pack has no {0}; ask a schema adapter")]
-struct NotServed(&'static str);
+#[error("a provider pack does not export {0}; call it on a schema adapter")]
+struct NotExported(&'static str);
 
-fn outcome(answer: Answer<Text>) -> wasmtime::Result<RawAnswer> {
-    Ok(RawAnswer::Outcome(answer))
-}
-
-/// Tells apart what can end a call.
+/// Classifies the error that ended a call.
 fn fault(error: &wasmtime::Error, meter: &Meter, limits: &Limits) -> FaultKind {
-    if let Some(refused) = meter.refused() {
-        return FaultKind::OverLimit {
-            what: refused.what,
-            granted: refused.granted,
-        };
+    if let Some(exceeded) = meter.exceeded() {
+        return exceeded.into();
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => FaultKind::OutOfFuel {
-            granted: limits.fuel,
-        },
+        Some(Trap::OutOfFuel) => FaultKind::OutOfFuel { limit: limits.fuel },
         Some(Trap::Interrupt) => FaultKind::OutOfTime {
             limit_ms: u64::try_from(limits.wall_clock.as_millis()).unwrap_or(u64::MAX),
         },
@@ -185,32 +180,32 @@ fn fault(error: &wasmtime::Error, meter: &Meter, limits: &Limits) -> FaultKind {
                 .to_owned(),
             functions: functions(error),
         },
-        None => refused_by_engine(&error.root_cause().to_string(), limits),
+        None => engine_fault(&error.root_cause().to_string(), limits),
     }
 }
 
-/// What ended a call without a trap: the engine refused to instantiate, or could not read the
-/// answer out of the guest's memory.
-fn refused_by_engine(message: &str, limits: &Limits) -> FaultKind {
-    // The engine has no types for these; tests hold the wording.
+/// Classifies an error that is not a trap: the engine could not instantiate the component, or could
+/// not read the output from the guest's memory.
+fn engine_fault(message: &str, limits: &Limits) -> FaultKind {
+    // The engine has no error types for these. Tests check the wording.
     if let Some(counted) = message.strip_prefix("resource limit exceeded: ") {
-        let (what, granted) = match counted.split(' ').next() {
-            Some("memory") => ("memories", MEMORIES),
-            Some("table") => ("tables", TABLES),
-            _ => ("instances", limits.instances),
+        let (resource, limit) = match counted.split(' ').next() {
+            Some("memory") => (LimitedResource::Memories, MEMORIES),
+            Some("table") => (LimitedResource::Tables, TABLES),
+            _ => (LimitedResource::Instances, limits.instances),
         };
-        return FaultKind::OverLimit {
-            what,
-            granted: granted as u64,
+        return FaultKind::LimitExceeded {
+            resource,
+            limit: limit as u64,
         };
     }
     if message.contains("fuel allocated for hostcalls has been exhausted") {
-        return FaultKind::OverLimit {
-            what: "output bytes",
-            granted: limits.output_bytes as u64,
+        return FaultKind::LimitExceeded {
+            resource: LimitedResource::OutputBytes,
+            limit: limits.output_bytes as u64,
         };
     }
-    FaultKind::BadAnswer(message.to_owned())
+    FaultKind::InvalidOutput(message.to_owned())
 }
 
 /// Names of the functions on the guest's stack, innermost first.

@@ -1,92 +1,91 @@
-//! Component bytes to machine code.
+//! Compiles components to machine code.
 //!
-//! Compiling is where hostile bytes can cost the most: wasmtime promises nothing about the time and
-//! memory that it takes. So bytes from outside are compiled by a child process of the same binary,
-//! under limits on its address space and time. The child runs no guest, opens no file and gets no
-//! environment: bytes in on standard input, machine code out on standard output.
+//! Compiling is where a hostile component can use the most resources: wasmtime does not bound the
+//! time and memory that it takes. So components that are not part of the binary are compiled in a
+//! child process of the same binary, with limits on address space and time. The child runs no guest,
+//! opens no file and gets no environment: it reads the component from standard input and writes
+//! machine code to standard output.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::answer::escaped;
 use crate::engine;
 use crate::limits::Limits;
-use crate::load::chain;
+use crate::load::error_chain;
+use crate::output::escaped;
 
-/// The hidden first argument that makes a binary the child.
+/// The hidden first argument that starts the child process.
 const SUBCOMMAND: &str = "__compile-component";
 
-/// What the child writes before the machine code, so that the output of another program is not
-/// taken for it.
-const GREETING: &[u8] = b"llsd compiled component\n";
+/// The child writes this before the machine code, so that the output of another program is not
+/// mistaken for machine code.
+const OUTPUT_HEADER: &[u8] = b"llsd compiled component\n";
 
-/// Machine code is a few times larger than WebAssembly; beyond this factor something is wrong.
-const GROWTH: usize = 16;
+/// Maximum ratio of machine code to WebAssembly. Machine code is usually a few times larger.
+const MAX_GROWTH: usize = 16;
 
-/// Bytes of the child's complaints that are kept.
-const COMPLAINT: usize = 2 << 10;
+/// How much of the child's standard error is stored.
+const MAX_STDERR: u64 = 2 << 10;
 
-/// Why a component could not be compiled.
+/// Why compiling a component failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The compiler refused it.
-    #[error("the compiler refuses the component: {0}; build it again")]
-    Refused(String),
-    /// Too much memory.
-    #[error(
-        "compiling took more than {granted} bytes of memory; make the component smaller or grant more"
-    )]
+    /// The compiler rejected it.
+    #[error("the compiler rejected the component: {0}; rebuild it")]
+    Rejected(String),
+    /// It needs too much memory.
+    #[error("compiling exceeded the limit of {limit} bytes of memory; make the component smaller")]
     OutOfMemory {
-        /// Address space granted.
-        granted: u64,
+        /// The limit on the address space.
+        limit: u64,
     },
-    /// Too much time.
-    #[error("compiling took longer than {granted:?}; make the component smaller or grant more")]
+    /// It takes too long.
+    #[error("compiling exceeded the time limit of {limit:?}; make the component smaller")]
     OutOfTime {
-        /// Time granted.
-        granted: Duration,
+        /// The limit.
+        limit: Duration,
     },
-    /// Too much machine code.
-    #[error("compiling made more than {granted} bytes of machine code; make the component smaller")]
+    /// The machine code is too large.
+    #[error("the machine code exceeds the limit of {limit} bytes; make the component smaller")]
     TooLarge {
-        /// Bytes granted.
-        granted: usize,
+        /// The limit.
+        limit: usize,
     },
-    /// The child ended otherwise.
+    /// The child process crashed.
     #[error(
-        "the compiling process ended with {status}: {complaint}; report this with the component"
+        "the compiler process ended with {status}: {stderr}; report this together with the component"
     )]
     Crashed {
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said.
-        complaint: String,
+        /// Its standard error.
+        stderr: String,
     },
-    /// The program is not the child that it should be.
+    /// The program is not a compiler.
     #[error(
-        "the program that should compile does not know how; its main must call `child_main` first"
+        "the program that was started does not compile components; call `child_main` first in its `main`"
     )]
     NotACompiler,
-    /// The child could not be started or talked to.
-    #[error("the compiling process could not be started")]
+    /// The child process could not be started, or its pipes failed.
+    #[error("failed to run the compiler process")]
     Start(#[source] io::Error),
 }
 
-/// Compiles in this process: for bytes that came with the binary.
-pub(crate) fn here(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Vec<u8>, CompileError> {
+/// Compiles in this process, for components that are part of the binary.
+pub(crate) fn in_process(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Vec<u8>, CompileError> {
     engine
         .precompile_component(bytes)
-        .map_err(|error| CompileError::Refused(chain(&error)))
+        .map_err(|error| CompileError::Rejected(error_chain(&error)))
 }
 
-/// Compiles in a child process of `program` under limits.
+/// Compiles in a child process of `program`, with limits.
 pub(crate) fn in_child(
     program: &Path,
     bytes: &[u8],
@@ -103,12 +102,13 @@ pub(crate) fn in_child(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(CompileError::Start)?;
-    Running(child).finish(bytes, limits)
+    CompilerProcess(child).finish(bytes, limits)
 }
 
-/// What a binary calls before anything else: does the child's work when it was started for that.
+/// Compiles a component if this process was started as the compiler's child process. A binary calls
+/// it before anything else in `main`.
 ///
-/// `None`: go on with `main`. `Some`: exit with this code.
+/// `None`: continue with `main`. `Some`: exit with this code.
 pub fn child_main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != SUBCOMMAND {
@@ -117,144 +117,153 @@ pub fn child_main() -> Option<ExitCode> {
     Some(match compile_stdin(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            // The parent reads it; if nobody does, there is nobody to tell.
+            // If the parent has gone away, nothing can be reported.
             let _ = io::stderr().write_all(message.as_bytes());
             ExitCode::FAILURE
         }
     })
 }
 
-/// The child. Limits come first, so that nothing of the input is read without them.
+/// The child process. Sets its limits before it reads any input.
 fn compile_stdin(mut arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
     let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
     let (Some(memory_bytes), Some(seconds)) = (number(), number()) else {
-        return Err("the limits are missing".into());
+        return Err("the arguments for the limits are missing".into());
     };
-    // One second between the two limits on time: the first ends the process by a signal that says
-    // why.
-    for (resource, limit, maximum) in [
+    set_limits(memory_bytes, seconds)?;
+    let mut bytes = Vec::new();
+    io::stdin()
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    let engine = engine::compiler().map_err(|error| error_chain(&error))?;
+    let code = engine
+        .precompile_component(&bytes)
+        .map_err(|error| error_chain(&error))?;
+    let mut out = io::stdout().lock();
+    out.write_all(OUTPUT_HEADER)
+        .and_then(|()| out.write_all(&code))
+        .and_then(|()| out.flush())
+        .map_err(|error| error.to_string())
+}
+
+fn set_limits(memory_bytes: u64, seconds: u64) -> Result<(), String> {
+    // The soft limit on CPU time sends SIGXCPU, which tells the parent the reason. The hard limit is
+    // one second later.
+    for (resource, soft, hard) in [
         (Resource::As, memory_bytes, memory_bytes),
         (Resource::Cpu, seconds, seconds.saturating_add(1)),
         (Resource::Core, 0, 0),
         (Resource::Fsize, 0, 0),
     ] {
         let limits = Rlimit {
-            current: Some(limit),
-            maximum: Some(maximum),
+            current: Some(soft),
+            maximum: Some(hard),
         };
         setrlimit(resource, limits)
-            .map_err(|error| format!("could not limit {resource:?}: {error}"))?;
+            .map_err(|error| format!("failed to set the limit {resource:?}: {error}"))?;
     }
-    let mut bytes = Vec::new();
-    io::stdin()
-        .read_to_end(&mut bytes)
-        .map_err(|error| error.to_string())?;
-    let engine = engine::compiler().map_err(|error| chain(&error))?;
-    let code = engine
-        .precompile_component(&bytes)
-        .map_err(|error| chain(&error))?;
-    let mut out = io::stdout().lock();
-    out.write_all(GREETING)
-        .and_then(|()| out.write_all(&code))
-        .and_then(|()| out.flush())
-        .map_err(|e| e.to_string())
+    Ok(())
 }
 
-/// A child that is killed and reaped whatever happens.
-struct Running(Child);
+/// The child process; killed and reaped on drop.
+struct CompilerProcess(Child);
 
-impl Running {
+impl CompilerProcess {
     fn finish(mut self, bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
-        let granted = limits.component_bytes.saturating_mul(GROWTH);
-        let (Some(mut stdin), Some(stdout), Some(mut stderr)) = (
+        let (Some(mut stdin), Some(stdout), Some(stderr)) = (
             self.0.stdin.take(),
             self.0.stdout.take(),
             self.0.stderr.take(),
         ) else {
             return Err(CompileError::Start(io::Error::other(
-                "its streams are missing",
+                "a standard stream is missing",
             )));
         };
+        let max_code = limits.component_bytes.saturating_mul(MAX_GROWTH);
         std::thread::scope(|scope| {
-            // A child that died early closes its input: its end says more than our failed write.
+            // If the child exits early, this write fails. Its exit status then tells the reason.
             scope.spawn(move || stdin.write_all(bytes));
-            let complaint = scope.spawn(move || {
-                let mut text = Vec::new();
-                let _ = stderr
-                    .by_ref()
-                    .take(COMPLAINT as u64)
-                    .read_to_end(&mut text);
-                let _ = io::copy(&mut stderr, &mut io::sink());
-                escaped(String::from_utf8_lossy(&text).trim()).into_owned()
-            });
+            let stderr = scope.spawn(move || read_stderr(stderr));
             let (sender, output) = mpsc::channel();
             scope.spawn(move || {
-                let mut code = Vec::new();
-                let read = stdout.take(granted as u64 + 1).read_to_end(&mut code);
-                // The receiver may have given up waiting.
-                let _ = sender.send(read.map(|_| code));
+                // The receiver may have timed out.
+                let _ = sender.send(read_code(stdout, max_code));
             });
-            let code = match output.recv_timeout(limits.compile_time) {
-                Ok(Ok(code)) if code.len() <= granted => code,
-                // The threads above end with the child.
-                outcome => {
-                    self.end();
-                    return Err(match outcome {
-                        Ok(Ok(_)) => CompileError::TooLarge { granted },
-                        Ok(Err(error)) => CompileError::Start(error),
-                        Err(_) => CompileError::OutOfTime {
-                            granted: limits.compile_time,
-                        },
-                    });
-                }
-            };
+            let code = output
+                .recv_timeout(limits.compile_time)
+                .unwrap_or(Err(CompileError::OutOfTime {
+                    limit: limits.compile_time,
+                }))
+                // Closes the pipes, so that the threads of this scope end.
+                .inspect_err(|_| self.kill())?;
             let status = self.0.wait().map_err(CompileError::Start)?;
-            let complaint = complaint.join().unwrap_or_default();
-            judge(status, complaint, code, limits)
+            let stderr = stderr.join().unwrap_or_default();
+            interpret(status, stderr, code, limits)
         })
     }
 
-    fn end(&mut self) {
-        // It may have ended by itself meanwhile; then there is nothing to kill.
+    fn kill(&mut self) {
+        // Both fail if the child has exited and was reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Drop for Running {
+impl Drop for CompilerProcess {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
-fn judge(
+/// Reads the beginning of standard error and discards the rest.
+fn read_stderr(mut stderr: ChildStderr) -> String {
+    let mut text = Vec::new();
+    let _ = stderr.by_ref().take(MAX_STDERR).read_to_end(&mut text);
+    let _ = io::copy(&mut stderr, &mut io::sink());
+    escaped(String::from_utf8_lossy(&text).trim()).into_owned()
+}
+
+fn read_code(stdout: ChildStdout, limit: usize) -> Result<Vec<u8>, CompileError> {
+    let mut code = Vec::new();
+    stdout
+        .take(limit as u64 + 1)
+        .read_to_end(&mut code)
+        .map_err(CompileError::Start)?;
+    if code.len() > limit {
+        return Err(CompileError::TooLarge { limit });
+    }
+    Ok(code)
+}
+
+/// The machine code, or the reason why the child failed.
+fn interpret(
     status: ExitStatus,
-    complaint: String,
+    stderr: String,
     code: Vec<u8>,
     limits: &Limits,
 ) -> Result<Vec<u8>, CompileError> {
-    // Rust's own words when an allocation fails; a test holds them.
-    if complaint.contains("memory allocation of") || complaint.contains("Cannot allocate memory") {
+    // The messages of Rust and of the C library for a failed allocation. A test checks the wording.
+    if stderr.contains("memory allocation of") || stderr.contains("Cannot allocate memory") {
         return Err(CompileError::OutOfMemory {
-            granted: limits.compile_memory_bytes,
+            limit: limits.compile_memory_bytes,
         });
     }
     match status.code() {
-        Some(0) => match code.strip_prefix(GREETING) {
+        Some(0) => match code.strip_prefix(OUTPUT_HEADER) {
             Some(code) => Ok(code.to_vec()),
             None => Err(CompileError::NotACompiler),
         },
-        Some(1) => Err(CompileError::Refused(complaint)),
-        _ if ended_by_cpu_limit(status) => Err(CompileError::OutOfTime {
-            granted: limits.compile_time,
+        Some(1) => Err(CompileError::Rejected(stderr)),
+        _ if exceeded_cpu_limit(status) => Err(CompileError::OutOfTime {
+            limit: limits.compile_time,
         }),
         _ => Err(CompileError::Crashed {
             status: status.to_string(),
-            complaint,
+            stderr,
         }),
     }
 }
 
-fn ended_by_cpu_limit(status: ExitStatus) -> bool {
+fn exceeded_cpu_limit(status: ExitStatus) -> bool {
     status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
 }

@@ -1,7 +1,7 @@
-//! The one engine of the process, and the thread that moves its clock.
+//! The wasmtime engine, and the thread that increments its epoch.
 //!
-//! Every setting here either makes a guest's answer the same everywhere or takes away something
-//! that a pure function does not need. The settings are part of the compile cache's key.
+//! Every setting either makes a guest's output the same on every machine or disables something that
+//! a pure function does not need. The settings are part of the compile cache's key.
 
 use std::time::Duration;
 
@@ -10,59 +10,59 @@ use wasmtime::{
 };
 
 use crate::limits::{MEMORIES, TABLES};
-use crate::places::{Place, Places};
+use crate::semaphore::{Permit, Semaphore};
 
-/// How often the epoch moves, and so how exact the wall-clock limit is.
+/// Interval between epoch increments, and so the precision of the wall-clock limit.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Stack of a guest. More than adapters need, little enough for any thread.
+/// Stack of a guest. More than adapters need, and small enough for any thread.
 pub(crate) const GUEST_STACK: usize = 512 << 10;
 
-/// Frames that a trap names.
-const FRAMES: usize = 16;
+/// Maximum number of functions in the backtrace of a trap.
+const BACKTRACE_FRAMES: usize = 16;
 
-/// Guests that run at the same time. They only compute, each for a fraction of a millisecond; what
-/// they may hold of memory together is bounded.
+/// Maximum number of guests that run at the same time, which bounds their total memory. Guests only
+/// compute, each for a fraction of a millisecond.
 const GUESTS: usize = 4;
 
-/// What a place keeps of a guest's memory for the next one, overwritten: more than an ordinary call
+/// Memory of a pool slot that stays resident, zeroed, for the next guest. More than a typical call
 /// touches.
-const KEPT_MEMORY: usize = 1 << 20;
+const RESIDENT_MEMORY: usize = 1 << 20;
 
-/// The engine of a host, and the places for guests in it.
+/// The engine of a host, and the semaphore that limits concurrent guests.
 pub(crate) struct Sandbox {
     pub(crate) engine: Engine,
-    places: Places,
+    guests: Semaphore,
 }
 
 impl Sandbox {
-    /// The engine with our settings and its ticker.
+    /// Creates the engine and starts its epoch thread.
     ///
-    /// Places are reserved in advance: to map and unmap memory for each call would take longer than
-    /// most calls. Where so much address space is not to be had, each call maps its own.
+    /// The pooling allocator reserves address space in advance, because mapping and unmapping memory
+    /// takes longer than most calls. If the address space is not available, each call maps its own.
     pub(crate) fn start() -> wasmtime::Result<Self> {
         let engine = match Engine::new(config(true).allocation_strategy(pool())) {
             Ok(engine) => engine,
             Err(error) => {
-                tracing::warn!(%error, "no address space for a pool of guests; calls will be slower");
+                tracing::warn!(%error, "failed to reserve address space for the pooling allocator; plugin calls will be slower");
                 Engine::new(&config(true))?
             }
         };
         tick(&engine);
         Ok(Self {
             engine,
-            places: Places::new(GUESTS),
+            guests: Semaphore::new(GUESTS),
         })
     }
 
-    /// Waits for a place.
-    pub(crate) fn enter(&self) -> Place<'_> {
-        self.places.enter()
+    /// Waits until a guest may run.
+    pub(crate) fn acquire(&self) -> Permit<'_> {
+        self.guests.acquire()
     }
 }
 
-/// Address space for [`GUESTS`] of the largest kind. Nothing is refused by the pool that
-/// [`crate::Limits`] can grant, but a table of more than a million elements.
+/// A pool with address space for [`GUESTS`] guests of the maximum size. It allows everything that
+/// [`crate::Limits`] can allow, except for a table of more than a million elements.
 fn pool() -> PoolingAllocationConfig {
     let count = |each: usize| u32::try_from(GUESTS * each).unwrap_or(u32::MAX);
     let mut pool = PoolingAllocationConfig::new();
@@ -76,21 +76,21 @@ fn pool() -> PoolingAllocationConfig {
         .table_elements(1 << 20)
         .max_core_instance_size(16 << 20)
         .max_component_instance_size(16 << 20)
-        .linear_memory_keep_resident(KEPT_MEMORY)
+        .linear_memory_keep_resident(RESIDENT_MEMORY)
         .table_keep_resident(64 << 10)
         .pagemap_scan(Enabled::Auto);
     pool
 }
 
-/// The engine with our settings, for compiling only, on one thread.
+/// An engine with the same settings that only compiles, on one thread.
 pub(crate) fn compiler() -> wasmtime::Result<Engine> {
     Engine::new(&config(false))
 }
 
-/// `is_parallel` concerns how fast a component is compiled, not what comes out.
+/// `is_parallel` affects the speed of compiling, not its result.
 fn config(is_parallel: bool) -> Config {
     let mut cost = OperatorCost::new();
-    // Growing memory makes the host zero pages: charge it like a handful of instructions each.
+    // The host zeroes each new page, so charge as much as for a few instructions.
     cost.variable.memory_grow_per_page = 64;
 
     let mut config = Config::new();
@@ -98,15 +98,15 @@ fn config(is_parallel: bool) -> Config {
         .strategy(Strategy::Cranelift)
         .cranelift_opt_level(OptLevel::Speed)
         .parallel_compilation(is_parallel)
-        // The verdicts: fuel first, the clock as the backstop.
+        // Fuel is the deciding limit; epoch interruption is the backstop.
         .consume_fuel(true)
         .operator_cost(cost)
         .epoch_interruption(true)
         .max_wasm_stack(GUEST_STACK)
-        // Same input, same bytes, on every machine.
+        // The same input must produce the same bytes on every machine.
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)
-        // Needless surface.
+        // Features that a pure function does not need.
         .wasm_component_model(true)
         .concurrency_support(false)
         .shared_memory(false)
@@ -114,20 +114,20 @@ fn config(is_parallel: bool) -> Config {
         .wasm_wide_arithmetic(false)
         .wasm_custom_page_sizes(false)
         .gc_support(false)
-        // A trap names the functions on the stack; nothing of the guest's memory is written anywhere.
-        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(FRAMES))
+        // The backtrace of a trap has function names, and nothing from the guest's memory.
+        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES))
         .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
-        // Names need neither byte offsets nor unwind tables, which are a tenth of the machine code
-        // and of the time to take it from the cache.
+        // Function names need neither byte offsets nor unwind tables. Those would add a tenth to the
+        // machine code and to the time to load it from the cache.
         .generate_address_map(false)
         .native_unwind_info(false);
     config
 }
 
-/// Moves the epoch for as long as somebody holds the engine.
+/// Starts the thread that increments the epoch for as long as the engine exists.
 ///
-/// Always on, whatever the limits. The thread sleeps between ticks instead of catching up, so that
-/// a machine that stood still does not kill healthy guests with a burst of ticks.
+/// The thread sleeps between ticks instead of catching up, so that a machine that was suspended does
+/// not interrupt healthy guests with a burst of ticks.
 fn tick(engine: &Engine) {
     let engine = engine.weak();
     let ticker = move || {
@@ -139,17 +139,16 @@ fn tick(engine: &Engine) {
             }
         }
     };
-    // Without the thread the wall clock would not be limited; fuel still is. A process that cannot
-    // start a thread has worse problems, and says so here.
+    // Without the thread there is no wall-clock limit, but fuel still limits each call.
     if let Err(error) = std::thread::Builder::new()
         .name("plugin-epoch".into())
         .spawn(ticker)
     {
-        tracing::error!(%error, "could not start the epoch thread; calls are limited by fuel alone");
+        tracing::error!(%error, "failed to start the epoch thread; only fuel limits plugin calls");
     }
 }
 
-/// The epochs that a call may last: at least one whole tick more than asked for.
+/// The epoch deadline for a time limit: at least one whole tick longer than the limit.
 pub(crate) fn ticks(wall_clock: Duration) -> u64 {
     u64::try_from(wall_clock.as_millis().div_ceil(TICK.as_millis()))
         .unwrap_or(u64::MAX)

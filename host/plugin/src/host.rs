@@ -1,4 +1,4 @@
-//! What loads plugins and what they share: the engine, the compile cache, the remembered answers.
+//! Loads plugins, and owns what they share: the engine, the compile cache and the result cache.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,52 +7,53 @@ use std::sync::Arc;
 use llsd_render::digest;
 use wasmtime::component;
 
-use crate::cache::{CompileCache, Entry};
 use crate::compile::{self, CompileError};
+use crate::compile_cache::{CompileCache, Entry};
 use crate::engine::Sandbox;
 use crate::inspect::{self, Inspection};
 use crate::limits::Limits;
-use crate::load::{self, LoadError, chain};
-use crate::plugin::{Component, Observer, Plugin, Shared};
-use crate::results::{Memory, Results};
+use crate::load::{self, LoadError, error_chain};
+use crate::observer::Observer;
+use crate::plugin::{Component, Plugin, Shared};
+use crate::result_cache::{ResultCache, ResultCacheCapacity};
 
-/// Where a component's bytes come from.
+/// The origin of a component, which decides where it is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// They are part of this binary: compiled in this process.
+    /// Part of this binary: compiled in this process.
     BuiltIn,
-    /// They are somebody else's: compiled in a child process under limits.
-    Outside,
+    /// Anything else: compiled in a child process with limits.
+    External,
 }
 
-/// The program that compiles bytes from outside, as a child process.
+/// The program that compiles external components, as a child process.
 #[derive(Debug, Clone, Default)]
 pub enum Compiler {
-    /// This one. Its `main` calls [`child_main`](crate::child_main) before anything else.
+    /// This program. Its `main` must call [`child_main`](crate::child_main) first.
     #[default]
     ThisProgram,
-    /// Another one that does.
+    /// Another program whose `main` does so.
     Program(PathBuf),
 }
 
-/// How a [`Host`] is set up.
+/// The configuration of a [`Host`].
 #[derive(Default)]
 pub struct HostConfig {
-    /// What plugins are granted unless [`Host::load_within`] says otherwise.
+    /// Limits of plugins that are loaded with [`Host::load`].
     pub limits: Limits,
-    /// Who compiles bytes from outside.
+    /// The program that compiles external components.
     pub compiler: Compiler,
-    /// Where machine code is kept between runs; absent: nowhere.
-    pub cache: Option<CompileCache>,
-    /// How many answers are remembered.
-    pub memory: Memory,
-    /// Who is told about calls.
+    /// Stores machine code between runs. `None`: each start compiles.
+    pub compile_cache: Option<CompileCache>,
+    /// Maximum size of the result cache.
+    pub result_cache: ResultCacheCapacity,
+    /// Receives a report of every call.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
-/// Why there is no host.
+/// Why the engine could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("this machine cannot run WebAssembly: {0}")]
+#[error("failed to create the WebAssembly engine: {0}")]
 pub struct HostError(String);
 
 /// Loads plugins. Cheap to clone; all clones share the engine and the caches.
@@ -65,23 +66,23 @@ struct Inner {
     shared: Arc<Shared>,
     limits: Limits,
     compiler: Compiler,
-    cache: Option<CompileCache>,
+    compile_cache: Option<CompileCache>,
 }
 
 impl Host {
-    /// Sets up the engine and starts its clock.
+    /// Creates the engine and starts its epoch thread.
     pub fn new(config: HostConfig) -> Result<Self, HostError> {
         let HostConfig {
             limits,
             compiler,
-            cache,
-            memory,
+            compile_cache,
+            result_cache,
             observer,
         } = config;
-        let sandbox = Sandbox::start().map_err(|error| HostError(chain(&error)))?;
+        let sandbox = Sandbox::start().map_err(|error| HostError(error_chain(&error)))?;
         let shared = Arc::new(Shared {
             sandbox,
-            results: Results::new(memory),
+            results: ResultCache::new(result_cache),
             observer,
         });
         Ok(Self {
@@ -89,23 +90,23 @@ impl Host {
                 shared,
                 limits,
                 compiler,
-                cache,
+                compile_cache,
             }),
         })
     }
 
-    /// Looks at bytes without running them.
+    /// Inspects a component without compiling or running it.
     pub fn inspect(&self, bytes: &[u8]) -> Inspection {
         inspect::inspect(bytes, &self.inner.limits)
     }
 
-    /// Loads a plugin under the host's limits. Blocks while it compiles.
+    /// Loads a plugin with the host's limits. Blocks while it compiles.
     pub fn load(&self, bytes: &[u8], origin: Origin) -> Result<Plugin, LoadError> {
-        self.load_within(bytes, origin, &self.inner.limits)
+        self.load_with_limits(bytes, origin, &self.inner.limits)
     }
 
-    /// Loads a plugin under limits of its own. Blocks while it compiles.
-    pub fn load_within(
+    /// Loads a plugin with its own limits. Blocks while it compiles.
+    pub fn load_with_limits(
         &self,
         bytes: &[u8],
         origin: Origin,
@@ -114,29 +115,30 @@ impl Host {
         if bytes.len() > limits.component_bytes {
             return Err(LoadError::TooLarge {
                 size: bytes.len(),
-                granted: limits.component_bytes,
+                limit: limits.component_bytes,
             });
         }
         let digest: Arc<str> = digest::of(bytes).into();
-        let component = match self.recall(&digest) {
+        let component = match self.load_from_cache(&digest) {
             Some(component) => component,
-            None => self.make(bytes, digest, origin, limits)?,
+            None => self.compile(bytes, digest, origin, limits)?,
         };
         let shared = self.inner.shared.clone();
         Ok(Plugin::new(component, limits.clone(), shared))
     }
 
-    /// A component from the compile cache, which holds only what passed every load rule.
-    fn recall(&self, digest: &Arc<str>) -> Option<Component> {
+    /// Loads a component from the compile cache, which stores only components that satisfy every load
+    /// rule.
+    fn load_from_cache(&self, digest: &Arc<str>) -> Option<Component> {
         let engine = &self.inner.shared.sandbox.engine;
         let Entry {
             world,
             description,
             code,
-        } = self.inner.cache.as_ref()?.find(engine, digest)?;
+        } = self.inner.compile_cache.as_ref()?.get(engine, digest)?;
         let bound = self
             .deserialize(&code)
-            .map_err(|error| LoadError::Incompatible(chain(&error)))
+            .map_err(|error| LoadError::Incompatible(error_chain(&error)))
             .and_then(|component| load::bind(engine, &component, world));
         match bound {
             Ok(bound) => Some(Component {
@@ -146,14 +148,14 @@ impl Host {
                 world,
             }),
             Err(error) => {
-                tracing::warn!(%digest, %error, "cached machine code does not fit; compiling again");
+                tracing::warn!(%digest, %error, "failed to load the machine code from the compile cache; compiling the component again");
                 None
             }
         }
     }
 
-    /// A component by all the load rules.
-    fn make(
+    /// Checks all load rules, compiles the component, and adds it to the compile cache.
+    fn compile(
         &self,
         bytes: &[u8],
         digest: Arc<str>,
@@ -171,24 +173,24 @@ impl Host {
             });
         };
         let code = match origin {
-            Origin::BuiltIn => compile::here(engine, bytes)?,
-            Origin::Outside => compile::in_child(&self.compiler()?, bytes, limits)?,
+            Origin::BuiltIn => compile::in_process(engine, bytes)?,
+            Origin::External => compile::in_child(&self.compiler()?, bytes, limits)?,
         };
         let component = self
             .deserialize(&code)
-            .map_err(|error| CompileError::Refused(chain(&error)))?;
+            .map_err(|error| CompileError::Rejected(error_chain(&error)))?;
         let bound = load::bind(engine, &component, world)?;
         let description = load::describe(&bound, &self.inner.shared.sandbox, limits)?;
         load::check_description(&description, world)?;
-        if let Some(cache) = &self.inner.cache {
+        if let Some(cache) = &self.inner.compile_cache {
             let entry = Entry {
                 world,
                 description: description.clone(),
                 code,
             };
-            // Without the cache the next start is slower and nothing else.
-            if let Err(error) = cache.keep(engine, &digest, entry) {
-                tracing::warn!(%digest, %error, "could not keep machine code in the compile cache");
+            // A failure only makes the next start slower.
+            if let Err(error) = cache.insert(engine, &digest, entry) {
+                tracing::warn!(%digest, %error, "failed to write machine code to the compile cache");
             }
         }
         Ok(Component {
@@ -208,14 +210,13 @@ impl Host {
 
     #[allow(
         unsafe_code,
-        reason = "machine code has to be taken as such somewhere; this is the one place"
+        reason = "deserializing machine code is unsafe; this is the only place that does it"
     )]
     fn deserialize(&self, code: &[u8]) -> wasmtime::Result<component::Component> {
-        // SAFETY: `code` is what this version of wasmtime made of a component, unchanged. It comes
-        // from `compile::here`, or over a pipe from a child process of the program that the caller
-        // configured, or from the compile cache, which returns nothing that does not bear a MAC made
-        // with our key over these very bytes, already in memory. The engine checks version and
-        // settings itself.
+        // SAFETY: `code` is the unmodified output of this version of wasmtime. It comes from
+        // `compile::in_process`, or over a pipe from a child process of the program that the caller
+        // configured, or from the compile cache, which verifies a MAC with our key over these bytes
+        // after reading them into memory. The engine itself checks its version and settings.
         unsafe { component::Component::deserialize(&self.inner.shared.sandbox.engine, code) }
     }
 }

@@ -1,7 +1,7 @@
-//! What can be said about bytes without running them.
+//! Static inspection of a component, without compiling or running it.
 //!
-//! In: bytes, perhaps hostile. Out: what they are, what they import and export, and every load rule
-//! that they break, in order. `llsd plugin inspect` prints it; loading starts with it.
+//! In: bytes, possibly hostile. Out: their format, imports and exports, and every load rule that they
+//! violate, in order. `llsd plugin inspect` prints it, and loading begins with it.
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ use crate::limits::Limits;
 use crate::load::LoadError;
 use crate::structure::{self, Structure};
 
-/// The package of the contract, in the names of what a component exports.
+/// The package of the contract: the prefix of its export names.
 const PACKAGE: &str = "llamastack:config-adapter/";
 
-/// The major version that this host speaks. Minor versions only add to it.
+/// The major version of the contract that this host supports. Minor versions only add to it.
 const MAJOR: u64 = 1;
 
-/// The versions of the contract that this host speaks, for messages.
+/// The versions of the contract that this host supports, for messages.
 pub const CONTRACT: &str = "1.x";
 
-/// What a component serves.
+/// A world of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum World {
-    /// Everything about one or more schemas.
+    /// Implements one or more schemas.
     SchemaAdapter,
-    /// The expansion of some provider types.
+    /// Expands some provider types.
     ProviderPack,
 }
 
 impl World {
-    /// Name in the contract.
+    /// Its name in the contract.
     pub fn name(self) -> &'static str {
         match self {
             Self::SchemaAdapter => "schema-adapter",
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Interfaces that hold its functions.
+    /// The interfaces that it exports.
     fn interfaces(self) -> &'static [&'static str] {
         match self {
             Self::SchemaAdapter => &["identity", "detection", "expansion", "assembly"],
@@ -54,43 +54,43 @@ impl fmt::Display for World {
     }
 }
 
-/// What the bytes are.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A component: what a plugin must be.
+    /// A component, which every plugin must be.
     Component,
-    /// A core module, not wrapped as a component.
+    /// A core module.
     CoreModule,
-    /// Machine code made by some wasmtime.
+    /// Machine code compiled by wasmtime.
     Precompiled,
-    /// No WebAssembly.
+    /// Not WebAssembly.
     Other,
 }
 
-/// Bytes, looked at.
+/// The result of an inspection.
 #[derive(Debug)]
 pub struct Inspection {
-    /// What they are.
+    /// The format.
     pub form: Form,
-    /// How many.
+    /// Size in bytes.
     pub size: usize,
-    /// `sha256:…` of them: the plugin's identity.
+    /// `sha256:…` of the bytes, which identifies the plugin.
     pub digest: String,
-    /// The world that the exports make up; the larger one where they make up both.
+    /// The world that the exports match; the larger one if they match both.
     pub world: Option<World>,
-    /// Version of the contract that the exports name.
+    /// The version of the contract in the export names.
     pub contract: Option<String>,
-    /// What is imported and could be called, at any depth. A plugin has none.
+    /// Imports that can be called, at any depth. A plugin has none.
     pub imports: Vec<String>,
-    /// Imports that only name types, which are harmless.
+    /// Imports of types only, which are harmless.
     pub type_imports: Vec<String>,
-    /// What the component exports.
+    /// Names of the exports.
     pub exports: Vec<String>,
-    /// Every load rule that the bytes break.
+    /// Every load rule that the component violates.
     pub problems: Vec<LoadError>,
 }
 
-/// Looks at bytes.
+/// Inspects a file.
 pub fn inspect(bytes: &[u8], limits: &Limits) -> Inspection {
     let mut inspection = Inspection {
         form: form(bytes),
@@ -106,9 +106,9 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Inspection {
     if bytes.len() > limits.component_bytes {
         inspection.problems.push(LoadError::TooLarge {
             size: bytes.len(),
-            granted: limits.component_bytes,
+            limit: limits.component_bytes,
         });
-        // Nothing beyond the size is looked at: validating costs time in proportion to it.
+        // Validating takes time in proportion to the size, so stop here.
         return inspection;
     }
     match inspection.form {
@@ -121,29 +121,29 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Inspection {
         return inspection;
     }
     match structure::read(bytes) {
-        Ok(structure) => inspection.take(structure),
+        Ok(structure) => inspection.add_structure(structure),
         Err(error) => inspection.problems.push(error),
     }
     inspection
 }
 
 impl Inspection {
-    fn take(&mut self, structure: Structure) {
+    fn add_structure(&mut self, structure: Structure) {
         let Structure {
             imports,
             type_imports,
             exports,
-            forbidden,
+            forbidden_feature,
         } = structure;
-        if let Some(feature) = forbidden {
+        if let Some(feature) = forbidden_feature {
             self.problems.push(LoadError::Feature(feature));
         }
         if !imports.is_empty() {
             self.problems.push(LoadError::Imports(imports.clone()));
         }
-        let spoken = Spoken::of(&exports);
-        self.world = spoken.world();
-        self.contract = spoken.version;
+        let contract = ContractExports::of(&exports);
+        self.world = contract.world();
+        self.contract = contract.version;
         if self.world.is_none() {
             self.problems.push(match &self.contract {
                 Some(found) if !is_supported(found) => LoadError::WrongContract {
@@ -158,29 +158,31 @@ impl Inspection {
     }
 }
 
-/// The interfaces of our package that a component exports.
-struct Spoken {
+/// The interfaces of the contract that a component exports.
+struct ContractExports {
     version: Option<String>,
     interfaces: Vec<String>,
 }
 
-impl Spoken {
-    /// Takes a supported version where there is one, so that a component may serve several.
+impl ContractExports {
+    /// Prefers a supported version, because a component may export several.
     fn of(exports: &[String]) -> Self {
-        let ours: Vec<(&str, &str)> = exports
+        let interfaces: Vec<(&str, &str)> = exports
             .iter()
             .filter_map(|name| name.strip_prefix(PACKAGE))
             .filter_map(|name| name.split_once('@'))
             .collect();
-        let version = ours
+        let version = interfaces
             .iter()
             .map(|(_, version)| *version)
             .find(|version| is_supported(version))
-            .or_else(|| ours.first().map(|(_, version)| *version));
-        let interfaces = ours.iter().filter(|(_, version)| is_supported(version));
+            .or_else(|| interfaces.first().map(|(_, version)| *version));
+        let supported = interfaces
+            .iter()
+            .filter(|(_, version)| is_supported(version));
         Self {
             version: version.map(str::to_owned),
-            interfaces: interfaces.map(|(name, _)| (*name).to_owned()).collect(),
+            interfaces: supported.map(|(name, _)| (*name).to_owned()).collect(),
         }
     }
 
@@ -200,7 +202,7 @@ impl Spoken {
 fn is_supported(version: &str) -> bool {
     let mut parts = version.split('.');
     let major = parts.next().and_then(|part| part.parse().ok());
-    // A pre-release (`1.0.0-rc.1`) matches nothing, as in the engine.
+    // A pre-release (`1.0.0-rc.1`) matches no version, as in wasmtime.
     major == Some(MAJOR) && parts.count() == 2 && !version.contains('-')
 }
 
@@ -238,19 +240,25 @@ mod tests {
     }
 
     #[test]
-    fn exports_may_hold_more_than_a_world() {
+    fn additional_exports_are_allowed() {
         let mut names = exports(&["types@1.0.0", "identity@1.0.0", "expansion@1.0.0"]);
         names.push("init".into());
-        assert_eq!(Spoken::of(&names).world(), Some(World::ProviderPack));
+        assert_eq!(
+            ContractExports::of(&names).world(),
+            Some(World::ProviderPack)
+        );
         names.extend(exports(&["detection@1.1.0", "assembly@1.1.0"]));
-        assert_eq!(Spoken::of(&names).world(), Some(World::SchemaAdapter));
+        assert_eq!(
+            ContractExports::of(&names).world(),
+            Some(World::SchemaAdapter)
+        );
     }
 
     #[test]
-    fn another_major_version_is_no_world_of_ours() {
-        let spoken = Spoken::of(&exports(&["identity@2.0.0", "expansion@2.0.0"]));
+    fn another_major_version_matches_no_world() {
+        let contract = ContractExports::of(&exports(&["identity@2.0.0", "expansion@2.0.0"]));
         assert_eq!(
-            (spoken.world(), spoken.version.as_deref()),
+            (contract.world(), contract.version.as_deref()),
             (None, Some("2.0.0"))
         );
     }

@@ -1,23 +1,25 @@
-//! What a plugin may use, granted by whoever installs it and never by the plugin.
+//! Resource limits of a plugin, set by the person who installs it and never by the plugin.
 //!
-//! Fuel decides: the same input always passes or always fails. The wall clock is only a backstop
-//! against a slow machine. Everything that a guest can make the host allocate has a ceiling.
+//! Fuel is the deciding limit: it is deterministic, so the same input always passes or always fails.
+//! The wall-clock limit is a backstop for slow machines. Every allocation that a guest can cause in
+//! the host has a limit.
 
 use std::time::Duration;
 
+use llsd_render::adapter::{FaultKind, LimitedResource};
 use wasmtime::ResourceLimiter;
 
-/// The ceilings of one plugin.
+/// The limits of one plugin.
 ///
-/// [`Limits::default`] fits an adapter written in Rust with room to spare; a JavaScript engine
-/// inside a component wants more of `component_bytes`, `instances` and the compile limits.
+/// [`Limits::default`] is ample for an adapter written in Rust. A component that contains a
+/// JavaScript engine needs higher `component_bytes`, `instances` and compile limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Fuel of one call, instantiation included. Default 1,000,000,000, about a second: an ordinary
-    /// call burns a two-hundredth of it, one with a thousand providers a large part.
+    /// Fuel of one call, including instantiation. Default 1,000,000,000, about one second. A typical
+    /// call uses 1/200 of it, a call with a thousand providers a large part.
     pub fuel: u64,
-    /// Wall-clock time of one call. Default 5 s: several times what the fuel lasts on a slow
-    /// machine, so that fuel stays the verdict.
+    /// Wall-clock time of one call. Default 5 s: several times longer than the fuel lasts on a slow
+    /// machine, so that fuel runs out first.
     pub wall_clock: Duration,
     /// Linear memory of one call, all memories together. Default 64 MiB.
     pub memory_bytes: usize,
@@ -25,18 +27,18 @@ pub struct Limits {
     pub table_elements: usize,
     /// Core instances of one component. Default 32; Rust needs two or three.
     pub instances: usize,
-    /// Bytes of one answer, diagnostics included. Default 2 MiB: a ConfigMap takes one.
+    /// Size of the output of one call, including diagnostics. Default 2 MiB; a ConfigMap holds 1 MiB.
     pub output_bytes: usize,
-    /// Diagnostics in one answer. Default 2,048.
+    /// Number of diagnostics in the output of one call. Default 2,048.
     pub diagnostics: usize,
-    /// Bytes of one text of a diagnostic; the rest is cut off. Default 4 KiB.
+    /// Size of each string of a diagnostic; longer ones are truncated. Default 4 KiB.
     pub diagnostic_bytes: usize,
     /// Size of a component. Default 4 MiB.
     pub component_bytes: usize,
     /// Address space of the child process that compiles. Default 512 MiB; an adapter of 600 KiB
-    /// takes less than 96.
+    /// needs less than 96 MiB.
     pub compile_memory_bytes: u64,
-    /// Time that compiling may take. Default 30 s.
+    /// Wall-clock time of compiling. Default 30 s.
     pub compile_time: Duration,
 }
 
@@ -58,83 +60,102 @@ impl Default for Limits {
     }
 }
 
-/// Memories and tables a component may define; each is small, their sizes are what is limited.
+/// Maximum number of memories and tables of a component. Each is cheap; [`Limits`] bounds their
+/// total size.
 pub(crate) const MEMORIES: usize = 8;
 pub(crate) const TABLES: usize = 32;
 
-/// What a store asks before it allocates for a guest, and what it was refused.
+/// Enforces the limits on what a store allocates for a guest.
 ///
-/// Sizes are summed over all memories and all tables of the store, so that a component gains
-/// nothing by having many.
+/// Sizes are summed over all memories and all tables of the store, so a component gains nothing by
+/// having several.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    memory: Account,
-    table: Account,
+    memory: Usage,
+    table: Usage,
     instances: usize,
-    refused: Option<Refused>,
+    exceeded: Option<ExceededLimit>,
 }
 
-/// A ceiling that a guest ran into.
+/// A limit that the guest exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) what: &'static str,
-    pub(crate) granted: u64,
+pub(crate) struct ExceededLimit {
+    resource: LimitedResource,
+    limit: usize,
 }
 
 #[derive(Debug)]
-struct Account {
-    what: &'static str,
+struct Usage {
+    resource: LimitedResource,
     used: usize,
-    granted: usize,
+    limit: usize,
 }
 
-/// Ends the guest where it asked for too much, instead of letting it go on with a failed growth.
+/// Ends the call. Returning `false` from [`ResourceLimiter`] would let the guest continue after a
+/// failed `memory.grow`.
 #[derive(Debug, thiserror::Error)]
-#[error("asked for more {what} than granted")]
-struct GrowthRefused {
-    what: &'static str,
-}
+#[error("exceeded the limit of {} {}", .0.limit, .0.resource)]
+struct GrowthDenied(ExceededLimit);
 
 impl Meter {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            memory: Account {
-                what: "memory bytes",
+            memory: Usage {
+                resource: LimitedResource::MemoryBytes,
                 used: 0,
-                granted: limits.memory_bytes,
+                limit: limits.memory_bytes,
             },
-            table: Account {
-                what: "table elements",
+            table: Usage {
+                resource: LimitedResource::TableElements,
                 used: 0,
-                granted: limits.table_elements,
+                limit: limits.table_elements,
             },
             instances: limits.instances,
-            refused: None,
+            exceeded: None,
         }
     }
 
-    /// The first ceiling that the guest ran into.
-    pub(crate) fn refused(&self) -> Option<Refused> {
-        self.refused
+    /// The first limit that the guest exceeded.
+    pub(crate) fn exceeded(&self) -> Option<ExceededLimit> {
+        self.exceeded
     }
 
-    /// Linear memory that the guest has now.
+    /// Current size of the guest's linear memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory.used
     }
+
+    fn allow(&mut self, growth: Result<(), ExceededLimit>) -> wasmtime::Result<bool> {
+        match growth {
+            Ok(()) => Ok(true),
+            Err(exceeded) => {
+                self.exceeded.get_or_insert(exceeded);
+                Err(GrowthDenied(exceeded).into())
+            }
+        }
+    }
 }
 
-impl Account {
-    fn grow(&mut self, current: usize, desired: usize) -> Result<(), Refused> {
+impl Usage {
+    fn grow(&mut self, current: usize, desired: usize) -> Result<(), ExceededLimit> {
         let after = self.used.saturating_add(desired.saturating_sub(current));
-        if after > self.granted {
-            return Err(Refused {
-                what: self.what,
-                granted: self.granted as u64,
+        if after > self.limit {
+            return Err(ExceededLimit {
+                resource: self.resource,
+                limit: self.limit,
             });
         }
         self.used = after;
         Ok(())
+    }
+}
+
+impl From<ExceededLimit> for FaultKind {
+    fn from(ExceededLimit { resource, limit }: ExceededLimit) -> Self {
+        Self::LimitExceeded {
+            resource,
+            limit: limit as u64,
+        }
     }
 }
 
@@ -145,8 +166,8 @@ impl ResourceLimiter for Meter {
         desired: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let grown = self.memory.grow(current, desired);
-        self.allow(grown)
+        let growth = self.memory.grow(current, desired);
+        self.allow(growth)
     }
 
     fn table_growing(
@@ -155,8 +176,8 @@ impl ResourceLimiter for Meter {
         desired: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let grown = self.table.grow(current, desired);
-        self.allow(grown)
+        let growth = self.table.grow(current, desired);
+        self.allow(growth)
     }
 
     fn instances(&self) -> usize {
@@ -172,24 +193,12 @@ impl ResourceLimiter for Meter {
     }
 }
 
-impl Meter {
-    fn allow(&mut self, grown: Result<(), Refused>) -> wasmtime::Result<bool> {
-        match grown {
-            Ok(()) => Ok(true),
-            Err(refused) => {
-                self.refused.get_or_insert(refused);
-                Err(GrowthRefused { what: refused.what }.into())
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn several_memories_share_one_ceiling() {
+    fn several_memories_share_one_limit() {
         let mut meter = Meter::new(&Limits {
             memory_bytes: 100,
             ..Limits::default()
@@ -197,10 +206,10 @@ mod tests {
         assert!(meter.memory_growing(0, 60, None).is_ok());
         assert!(meter.memory_growing(0, 60, None).is_err());
         assert_eq!(
-            meter.refused(),
-            Some(Refused {
-                what: "memory bytes",
-                granted: 100
+            meter.exceeded(),
+            Some(ExceededLimit {
+                resource: LimitedResource::MemoryBytes,
+                limit: 100
             })
         );
         assert_eq!(meter.memory_bytes(), 60);

@@ -1,99 +1,99 @@
-//! From bytes to a plugin: the load rules, in order, each with its own error.
+//! The load rules: the checks that a component must pass to become a plugin.
 //!
-//! A matching export name is not a compatible plugin: a record with one more field binds and fails
-//! later. So loading instantiates the component once and asks it to describe itself, under the same
-//! limits as any other call.
+//! Export names alone do not prove compatibility: a record with an additional field binds and fails
+//! later. So loading instantiates the component once and calls `describe`, with the same limits as
+//! any other call.
 
 use llsd_adapter_sdk::documents::{
-    AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints,
+    AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, ServedSchema,
 };
 use llsd_render::adapter::FaultKind;
 use wasmtime::Engine;
 use wasmtime::component::{self, Linker};
 
-use crate::answer::{self, Typed};
 use crate::bindings::v1_0::{provider_pack, schema_adapter};
-use crate::call::Bound;
+use crate::call::BoundComponent;
 use crate::compile;
 use crate::engine::Sandbox;
 use crate::inspect::{CONTRACT, World};
 use crate::limits::{Limits, Meter};
+use crate::output::{self, TypedOutput};
 use crate::request::Request;
 
-/// Why bytes are no plugin.
+/// The load rule that a component violates.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Larger than granted.
+    /// The component is too large.
     #[error(
-        "the component has {size} bytes and {granted} are granted; make it smaller or grant more"
+        "the component has {size} bytes and exceeds the limit of {limit}; make it smaller, or raise spec.limits.component of the SchemaPlugin"
     )]
     TooLarge {
         /// Its size.
         size: usize,
         /// The limit.
-        granted: usize,
+        limit: usize,
     },
-    /// Machine code, which nobody can check.
+    /// Machine code, which cannot be validated.
     #[error(
-        "these bytes are precompiled machine code, which cannot be checked; publish the WebAssembly component itself"
+        "the file is precompiled machine code, which cannot be validated; publish the WebAssembly component instead"
     )]
     Precompiled,
     /// A core module.
     #[error(
-        "this is a core WebAssembly module and not a component; build it with `llsd plugin build` or wrap it with `wasm-tools component new`"
+        "the file is a core WebAssembly module, not a component; build it with `llsd plugin build`, or convert it with `wasm-tools component new`"
     )]
     CoreModule,
-    /// Something else.
-    #[error("these bytes are no WebAssembly; check that the right file was published")]
+    /// Not WebAssembly.
+    #[error("the file is not WebAssembly; check that you published the right file")]
     NotWasm,
-    /// Broken.
-    #[error("the component is not valid: {0}; build it again")]
+    /// The component does not validate.
+    #[error("the component is invalid: {0}; rebuild it")]
     Malformed(String),
-    /// A feature that a pure function does not need.
+    /// A WebAssembly feature that the sandbox does not allow.
     #[error(
-        "the component uses a WebAssembly feature that plugins may not use: {0}; build it for plain `wasm32-unknown-unknown`"
+        "the component uses a WebAssembly feature that plugins must not use: {0}; build it for `wasm32-unknown-unknown` without additional target features"
     )]
     Feature(String),
-    /// Imports something callable.
-    #[error("the component imports {}, and a plugin may import nothing that can be called; build it for `wasm32-unknown-unknown` instead of a WASI target", .0.join(", "))]
+    /// An import that can be called.
+    #[error("the component imports {}, but plugins must not import functions; build it for `wasm32-unknown-unknown` instead of a WASI target", .0.join(", "))]
     Imports(Vec<String>),
     /// Another version of the contract.
     #[error(
-        "the component speaks version {found} of the contract and this host speaks {CONTRACT}; use a plugin and a host that share a version"
+        "the component uses version {found} of the contract, but this host supports {CONTRACT}; use a plugin built for a supported version, or another release of the host"
     )]
     WrongContract {
         /// The version that it exports.
         found: String,
     },
-    /// Not one of our worlds.
-    #[error("the component exports {}, which makes up neither the world schema-adapter nor provider-pack; name your adapter in `llsd_adapter_sdk::export!`", list(.found))]
+    /// The exports match no world of the contract.
+    #[error("the component exports {}, which matches neither world of the contract (schema-adapter, provider-pack); export your adapter with `llsd_adapter_sdk::export!`", list(.found))]
     WrongWorld {
         /// What it exports.
         found: Vec<String>,
     },
-    /// Could not be compiled.
-    #[error("the component could not be compiled")]
+    /// Compiling failed.
+    #[error("failed to compile the component")]
     Compile(#[from] compile::CompileError),
-    /// The types of its functions differ from the contract's.
+    /// The types of its functions differ from the contract.
     #[error(
-        "the component's functions do not have the types of the contract: {0}; build it against the published WIT without changing a record"
+        "the types of the component's functions differ from the contract: {0}; build it against the published WIT without changing a record"
     )]
     Incompatible(String),
     /// `describe` failed.
     #[error("describe {0}")]
     Describe(FaultKind),
-    /// The description cannot be used.
-    #[error("the plugin's description {0}; correct what its `describe` returns")]
+    /// The description is invalid.
+    #[error("the plugin's description {0}; fix the value that `describe` returns")]
     Description(String),
-    /// Does not understand what we send.
+    /// The plugin does not accept a shape that the host sends.
     #[error(
-        "the plugin does not understand documents of shape {0:?}, which this host sends; use a newer plugin, or list the shape in its description"
+        "the plugin's description does not list the shape {0:?}, which this host sends; use a newer version of the plugin, or add the shape to its description"
     )]
     MissingShape(&'static str),
 }
 
 impl LoadError {
-    /// A stable word for metrics and condition reasons.
+    /// A stable identifier for metrics and condition reasons.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "TooLarge",
@@ -113,47 +113,46 @@ impl LoadError {
     }
 }
 
-/// Binds a compiled component to its world, with nothing to import.
+/// Binds a compiled component to its world, with an empty linker.
 pub(crate) fn bind(
     engine: &Engine,
     component: &component::Component,
     world: World,
-) -> Result<Bound, LoadError> {
-    let incompatible = |error: wasmtime::Error| LoadError::Incompatible(chain(&error));
+) -> Result<BoundComponent, LoadError> {
+    let incompatible = |error: wasmtime::Error| LoadError::Incompatible(error_chain(&error));
     let pre = Linker::<Meter>::new(engine)
         .instantiate_pre(component)
         .map_err(incompatible)?;
     Ok(match world {
-        World::SchemaAdapter => {
-            Bound::SchemaAdapter(schema_adapter::SchemaAdapterPre::new(pre).map_err(incompatible)?)
-        }
-        World::ProviderPack => {
-            Bound::ProviderPack(provider_pack::ProviderPackPre::new(pre).map_err(incompatible)?)
-        }
+        World::SchemaAdapter => BoundComponent::SchemaAdapter(
+            schema_adapter::SchemaAdapterPre::new(pre).map_err(incompatible)?,
+        ),
+        World::ProviderPack => BoundComponent::ProviderPack(
+            provider_pack::ProviderPackPre::new(pre).map_err(incompatible)?,
+        ),
     })
 }
 
-/// Instantiates once and asks for the description.
+/// Instantiates the component once and calls `describe`.
 pub(crate) fn describe(
-    bound: &Bound,
+    bound: &BoundComponent,
     sandbox: &Sandbox,
     limits: &Limits,
 ) -> Result<Description, LoadError> {
     bound.check(sandbox, limits)?;
-    let ran = bound.run(sandbox, limits, &Request::Describe).result;
-    let typed = ran
-        .and_then(|raw| answer::check(raw, limits))
-        .and_then(|raw| answer::read(&Request::Describe, &raw, None))
+    let result = bound.run(sandbox, limits, &Request::Describe).result;
+    let typed = result
+        .and_then(|raw| output::check(raw, limits))
+        .and_then(|raw| output::parse(&Request::Describe, &raw, None))
         .map_err(LoadError::Describe)?;
     match typed {
-        Typed::Description(description) => Ok(description),
-        _ => Err(LoadError::Description("is no description".into())),
+        TypedOutput::Description(description) => Ok(description),
+        _ => Err(LoadError::Description("has the wrong type".into())),
     }
 }
 
-/// Checks that a description can be used and that the plugin understands what we send.
+/// Checks the names and schemas of a description, and that it lists every shape that the host sends.
 pub(crate) fn check_description(description: &Description, world: World) -> Result<(), LoadError> {
-    let bad = |what: String| Err(LoadError::Description(what));
     let Description {
         name,
         version,
@@ -163,57 +162,19 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
         apis,
         providers,
     } = description;
-    let is_word = |text: &str| {
-        !text.is_empty()
-            && text.len() <= 63
-            && text
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-._+".contains(c))
-    };
-    if !is_word(name) {
-        return bad(format!(
-            "has the name {name:?}, which is not made of 1 to 63 letters, digits, '-', '.', '_' or '+'"
-        ));
-    }
-    if !is_word(version) {
-        return bad(format!(
-            "has the version {version:?}, which is not made of 1 to 63 letters, digits, '-', '.', '_' or '+'"
-        ));
-    }
-    if schemas.is_empty() {
-        return bad("names no schema".into());
-    }
-    for (number, schema) in schemas.iter().enumerate() {
-        let is_id = schema.id.split('/').count() == 2 && schema.id.split('/').all(is_word);
-        if !is_id {
-            return bad(format!(
-                "names the schema {:?}, which is not <product>/<release>",
-                schema.id
-            ));
-        }
-        if schemas[..number].iter().any(|other| other.id == schema.id) {
-            return bad(format!("names the schema {:?} twice", schema.id));
-        }
-    }
-    let stranger = apis
+    check_identifier("name", name)?;
+    check_identifier("version", version)?;
+    check_schema_ids(schemas)?;
+    let unlisted = apis
         .keys()
         .chain(providers.keys())
         .find(|id| !schemas.iter().any(|schema| schema.id == **id));
-    if let Some(id) = stranger {
-        return bad(format!(
-            "has APIs or providers of the schema {id:?}, which it does not name"
-        ));
+    if let Some(id) = unlisted {
+        return Err(LoadError::Description(format!(
+            "has APIs or providers for the schema {id:?}, which is not in its list of schemas"
+        )));
     }
-    let sent: &[&'static str] = match world {
-        World::SchemaAdapter => &[
-            Base::SHAPE,
-            Hints::SHAPE,
-            ExpansionRequest::SHAPE,
-            AssemblyRequest::SHAPE,
-        ],
-        World::ProviderPack => &[ExpansionRequest::SHAPE],
-    };
-    match sent
+    match sent_shapes(world)
         .iter()
         .find(|shape| !shapes.iter().any(|known| known == *shape))
     {
@@ -222,10 +183,60 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
     }
 }
 
+fn check_identifier(field: &str, value: &str) -> Result<(), LoadError> {
+    if is_identifier(value) {
+        return Ok(());
+    }
+    Err(LoadError::Description(format!(
+        "has an invalid {field} {value:?}, which must have 1 to 63 letters, digits, '-', '.', '_' or '+'"
+    )))
+}
+
+fn check_schema_ids(schemas: &[ServedSchema]) -> Result<(), LoadError> {
+    if schemas.is_empty() {
+        return Err(LoadError::Description("lists no schema".into()));
+    }
+    for (position, schema) in schemas.iter().enumerate() {
+        let id = &schema.id;
+        let is_valid = id.split('/').count() == 2 && id.split('/').all(is_identifier);
+        if !is_valid {
+            return Err(LoadError::Description(format!(
+                "has an invalid schema id {id:?}, which must be <product>/<release>"
+            )));
+        }
+        if schemas[..position].iter().any(|other| other.id == *id) {
+            return Err(LoadError::Description(format!(
+                "lists the schema {id:?} twice"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_identifier(value: &str) -> bool {
+    (1..=63).contains(&value.len())
+        && value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-._+".contains(c))
+}
+
+/// The shapes of the documents that the host sends to a plugin.
+fn sent_shapes(world: World) -> &'static [&'static str] {
+    match world {
+        World::SchemaAdapter => &[
+            Base::SHAPE,
+            Hints::SHAPE,
+            ExpansionRequest::SHAPE,
+            AssemblyRequest::SHAPE,
+        ],
+        World::ProviderPack => &[ExpansionRequest::SHAPE],
+    }
+}
+
 /// The messages of an error and its causes, on one line.
-pub(crate) fn chain(error: &wasmtime::Error) -> String {
+pub(crate) fn error_chain(error: &wasmtime::Error) -> String {
     let parts: Vec<String> = error.chain().map(ToString::to_string).collect();
-    answer::escaped(&parts.join(": ")).into_owned()
+    output::escaped(&parts.join(": ")).into_owned()
 }
 
 fn list(names: &[String]) -> String {

@@ -1,87 +1,88 @@
-//! What the host believes of an answer: sizes first, then the shape, then the types.
+//! Validates the output of a guest: first its size, then its shape, then its types.
 //!
-//! In: what a guest returned. Out: the same with control characters made harmless, or why it breaks
-//! the contract. A guest is not trusted to keep terminals, statuses and logs readable.
+//! In: what a guest returned. Out: the same with control characters escaped, or how it violates the
+//! contract. Control characters are escaped because guest strings appear in terminals, statuses and
+//! logs.
 
 use std::borrow::Cow;
 
 use llsd_adapter_sdk::documents::{Assembly, Description, Document, Expansion, Variable};
 use llsd_adapter_sdk::exchange::{self, Text};
-use llsd_adapter_sdk::{Answer, Detection, Diagnostic, Outcome, Severity};
-use llsd_render::adapter::FaultKind;
+use llsd_adapter_sdk::{Answer, Candidate, Detection, Diagnostic, Outcome, Severity};
+use llsd_render::adapter::{FaultKind, LimitedResource};
 
 use crate::limits::Limits;
-use crate::request::{RawAnswer, Request};
+use crate::request::{RawOutput, Request};
 
-/// Checks sizes and the rules of the envelope.
-pub(crate) fn check(answer: RawAnswer, limits: &Limits) -> Result<RawAnswer, FaultKind> {
-    if answer.size() > limits.output_bytes {
-        return Err(FaultKind::OverLimit {
-            what: "output bytes",
-            granted: limits.output_bytes as u64,
+/// Checks sizes and diagnostics.
+pub(crate) fn check(output: RawOutput, limits: &Limits) -> Result<RawOutput, FaultKind> {
+    if output.size() > limits.output_bytes {
+        return Err(FaultKind::LimitExceeded {
+            resource: LimitedResource::OutputBytes,
+            limit: limits.output_bytes as u64,
         });
     }
-    Ok(match answer {
-        RawAnswer::Outcome(Ok(Outcome { output, warnings })) => {
+    Ok(match output {
+        RawOutput::Outcome(Ok(Outcome { output, warnings })) => {
             let warnings = diagnostics(warnings, limits)?;
             if let Some(error) = warnings.iter().find(|d| d.severity == Severity::Error) {
-                return Err(bad(format!(
-                    "it answered in spite of the error {:?}",
+                return Err(invalid(format!(
+                    "a successful outcome contains the error {:?}",
                     error.code
                 )));
             }
-            RawAnswer::Outcome(Ok(Outcome { output, warnings }))
+            RawOutput::Outcome(Ok(Outcome { output, warnings }))
         }
-        RawAnswer::Outcome(Err(problems)) => {
+        RawOutput::Outcome(Err(problems)) => {
             let problems = diagnostics(problems, limits)?;
             if !problems.iter().any(|d| d.severity == Severity::Error) {
-                return Err(bad("it refused without an error".into()));
+                return Err(invalid("a failed outcome contains no error".into()));
             }
-            RawAnswer::Outcome(Err(problems))
+            RawOutput::Outcome(Err(problems))
         }
         other => other,
     })
 }
 
-/// An answer read into the types of the documents.
+/// An output parsed into the document types.
 #[derive(Debug)]
-pub(crate) enum Typed {
+pub(crate) enum TypedOutput {
     Description(Description),
     Detection(Detection),
     Expansion(Answer<Expansion>),
     Assembly(Answer<Assembly>),
 }
 
-/// Reads what was answered to a request, and checks the rules that its types do not say.
+/// Parses the output of a request, and checks the rules that its types do not express.
 ///
-/// `description` is the plugin's own, once it is known.
-pub(crate) fn read(
+/// `description` is the plugin's description, `None` while it is loaded.
+pub(crate) fn parse(
     request: &Request,
-    answer: &RawAnswer,
+    output: &RawOutput,
     description: Option<&Description>,
-) -> Result<Typed, FaultKind> {
-    match answer {
-        RawAnswer::Description(text) => document(text).map(Typed::Description),
-        RawAnswer::Detection(detection) => {
+) -> Result<TypedOutput, FaultKind> {
+    match output {
+        RawOutput::Description(text) => parse_document(text).map(TypedOutput::Description),
+        RawOutput::Detection(detection) => {
             check_detection(detection, description)?;
-            Ok(Typed::Detection(detection.clone()))
+            Ok(TypedOutput::Detection(detection.clone()))
         }
-        RawAnswer::Outcome(answer) if matches!(request, Request::Expand(_)) => {
-            outcome(answer).map(Typed::Expansion)
+        RawOutput::Outcome(outcome) if matches!(request, Request::Expand(_)) => {
+            parse_outcome(outcome).map(TypedOutput::Expansion)
         }
-        RawAnswer::Outcome(answer) => outcome(answer).map(Typed::Assembly),
+        RawOutput::Outcome(outcome) => parse_outcome(outcome).map(TypedOutput::Assembly),
     }
 }
 
-fn document<T: Document>(text: &Text) -> Result<T, FaultKind> {
-    exchange::read(text).map_err(|diagnostic| bad(escaped(&diagnostic.problem).into_owned()))
+fn parse_document<T: Document>(text: &Text) -> Result<T, FaultKind> {
+    exchange::read(text).map_err(|diagnostic| invalid(escaped(&diagnostic.problem).into_owned()))
 }
 
-fn outcome<T: Document + Checked>(answer: &Answer<Text>) -> Result<Answer<T>, FaultKind> {
-    match answer {
+fn parse_outcome<T: Document + Validate>(outcome: &Answer<Text>) -> Result<Answer<T>, FaultKind> {
+    match outcome {
         Ok(Outcome { output, warnings }) => {
-            let output: T = document(output)?;
-            output.check()?;
+            let output: T = parse_document(output)?;
+            output.validate()?;
             Ok(Ok(Outcome {
                 output,
                 warnings: warnings.clone(),
@@ -91,7 +92,7 @@ fn outcome<T: Document + Checked>(answer: &Answer<Text>) -> Result<Answer<T>, Fa
     }
 }
 
-/// A detection names schemas that the plugin serves.
+/// Checks that a detection names only schemas that the plugin serves.
 fn check_detection(
     detection: &Detection,
     description: Option<&Description>,
@@ -99,35 +100,38 @@ fn check_detection(
     let named: &[String] = match detection {
         Detection::One(id) => std::slice::from_ref(id),
         Detection::OneOf(ids) if ids.is_empty() => {
-            return Err(bad("detect gave an empty list of candidates".into()));
+            return Err(invalid(
+                "detect returned an empty list of candidates".into(),
+            ));
         }
         Detection::OneOf(ids) => ids,
         Detection::None => &[],
     };
     let is_served = |id: &str| {
+        let id = Candidate::parse(id).schema;
         description.is_none_or(|known| known.schemas.iter().any(|served| served.id == id))
     };
     match named.iter().find(|id| !is_served(id)) {
-        Some(id) => Err(bad(format!(
-            "detect named the schema {id:?}, which the plugin does not serve"
+        Some(id) => Err(invalid(format!(
+            "detect returned the schema {id:?}, which is not in the plugin's description"
         ))),
         None => Ok(()),
     }
 }
 
-/// Rules of a document that its type does not say.
-trait Checked {
-    fn check(&self) -> Result<(), FaultKind>;
+/// Rules of a document that its type does not express.
+trait Validate {
+    fn validate(&self) -> Result<(), FaultKind>;
 }
 
-impl Checked for Expansion {
-    fn check(&self) -> Result<(), FaultKind> {
+impl Validate for Expansion {
+    fn validate(&self) -> Result<(), FaultKind> {
         variables(&self.wants)
     }
 }
 
-impl Checked for Assembly {
-    fn check(&self) -> Result<(), FaultKind> {
+impl Validate for Assembly {
+    fn validate(&self) -> Result<(), FaultKind> {
         variables(&self.variables)?;
         match self
             .startup
@@ -135,8 +139,8 @@ impl Checked for Assembly {
             .keys()
             .find(|name| !is_variable(name, char::is_alphanumeric))
         {
-            Some(name) => Err(bad(format!(
-                "the start-up variable {name:?} is no name of a variable"
+            Some(name) => Err(invalid(format!(
+                "{name:?} is not a valid name of a startup variable; it must match [A-Za-z0-9_]+"
             ))),
             None => Ok(()),
         }
@@ -148,8 +152,8 @@ fn variables(all: &[Variable]) -> Result<(), FaultKind> {
         .iter()
         .find(|v| !is_variable(&v.env, |c| c.is_ascii_uppercase() || c.is_ascii_digit()))
     {
-        Some(variable) => Err(bad(format!(
-            "the variable {:?} is not named [A-Z0-9_]+",
+        Some(variable) => Err(invalid(format!(
+            "{:?} is not a valid name of a variable; it must match [A-Z0-9_]+",
             variable.env
         ))),
         None => Ok(()),
@@ -165,21 +169,21 @@ fn is_variable(name: &str, allowed: impl Fn(char) -> bool) -> bool {
 
 fn diagnostics(all: Vec<Diagnostic>, limits: &Limits) -> Result<Vec<Diagnostic>, FaultKind> {
     if all.len() > limits.diagnostics {
-        return Err(FaultKind::OverLimit {
-            what: "diagnostics",
-            granted: limits.diagnostics as u64,
+        return Err(FaultKind::LimitExceeded {
+            resource: LimitedResource::Diagnostics,
+            limit: limits.diagnostics as u64,
         });
     }
-    let longest = limits.diagnostic_bytes;
+    let max_bytes = limits.diagnostic_bytes;
     Ok(all
         .into_iter()
-        .map(|diagnostic| harmless(diagnostic, longest))
+        .map(|diagnostic| sanitized(diagnostic, max_bytes))
         .collect())
 }
 
-/// The diagnostic without control characters, and with each text cut to a length: what a plugin
-/// quotes of a resource may be as long as its author likes.
-fn harmless(diagnostic: Diagnostic, longest: usize) -> Diagnostic {
+/// The diagnostic with control characters escaped and each string truncated. A plugin may quote a
+/// value of the resource, which can be arbitrarily long.
+fn sanitized(diagnostic: Diagnostic, max_bytes: usize) -> Diagnostic {
     let Diagnostic {
         field,
         severity,
@@ -192,10 +196,10 @@ fn harmless(diagnostic: Diagnostic, longest: usize) -> Diagnostic {
             Cow::Borrowed(_) => text,
             Cow::Owned(clean) => clean,
         };
-        if clean.len() <= longest {
+        if clean.len() <= max_bytes {
             return clean;
         }
-        format!("{}…", &clean[..clean.floor_char_boundary(longest)])
+        format!("{}…", &clean[..clean.floor_char_boundary(max_bytes)])
     };
     Diagnostic {
         field: clean(field),
@@ -206,7 +210,7 @@ fn harmless(diagnostic: Diagnostic, longest: usize) -> Diagnostic {
     }
 }
 
-/// The text with control characters written as escapes.
+/// Escapes control characters.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if text.contains(char::is_control) {
         let escape = |c: char| {
@@ -222,8 +226,8 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn bad(what: String) -> FaultKind {
-    FaultKind::BadAnswer(what)
+fn invalid(problem: String) -> FaultKind {
+    FaultKind::InvalidOutput(problem)
 }
 
 #[cfg(test)]
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_has_a_name_of_capitals_digits_and_underscores() {
+    fn variable_names_have_only_capitals_digits_and_underscores() {
         assert!(variables(&[variable("LLSD_V1_API_KEY")]).is_ok());
         for name in ["", "lower", "A B", "A=B", "ÄÖ", "A\n"] {
             assert!(variables(&[variable(name)]).is_err(), "{name:?}");
@@ -245,22 +249,22 @@ mod tests {
     #[test]
     fn control_characters_in_a_diagnostic_are_escaped() {
         let diagnostic = Diagnostic::warning("c", "spec.a", "red \u{1b}[31m", "none");
-        let answer = RawAnswer::Outcome(Ok(Outcome {
+        let output = RawOutput::Outcome(Ok(Outcome {
             output: Text {
                 shape: String::new(),
                 json: "{}".into(),
             },
             warnings: vec![diagnostic],
         }));
-        let RawAnswer::Outcome(Ok(outcome)) = check(answer, &Limits::default()).unwrap() else {
+        let RawOutput::Outcome(Ok(outcome)) = check(output, &Limits::default()).unwrap() else {
             panic!()
         };
         assert_eq!(outcome.warnings[0].problem, "red \\u{1b}[31m");
     }
 
     #[test]
-    fn an_answer_cannot_carry_an_error_nor_a_refusal_lack_one() {
-        let outcome = |answer| check(RawAnswer::Outcome(answer), &Limits::default());
+    fn a_success_must_not_contain_an_error_and_a_failure_must() {
+        let outcome = |outcome| check(RawOutput::Outcome(outcome), &Limits::default());
         let output = Text {
             shape: String::new(),
             json: "{}".into(),
@@ -279,33 +283,33 @@ mod tests {
     }
 
     #[test]
-    fn too_many_diagnostics_are_over_the_limit() {
+    fn too_many_diagnostics_exceed_the_limit() {
         let limits = Limits {
             diagnostics: 1,
             ..Limits::default()
         };
         let problems = vec![Diagnostic::error("c", "", "p", "f"); 2];
         assert_eq!(
-            check(RawAnswer::Outcome(Err(problems)), &limits).unwrap_err(),
-            FaultKind::OverLimit {
-                what: "diagnostics",
-                granted: 1
+            check(RawOutput::Outcome(Err(problems)), &limits).unwrap_err(),
+            FaultKind::LimitExceeded {
+                resource: LimitedResource::Diagnostics,
+                limit: 1
             }
         );
     }
 
     #[test]
-    fn a_long_text_in_a_diagnostic_is_cut_between_characters() {
+    fn a_long_string_in_a_diagnostic_is_truncated_between_characters() {
         let limits = Limits {
             diagnostic_bytes: 7,
             ..Limits::default()
         };
         let problems = vec![Diagnostic::error("c", "spec", "äöüäöü", "f")];
-        let RawAnswer::Outcome(Err(cut)) =
-            check(RawAnswer::Outcome(Err(problems)), &limits).unwrap()
+        let RawOutput::Outcome(Err(truncated)) =
+            check(RawOutput::Outcome(Err(problems)), &limits).unwrap()
         else {
             panic!()
         };
-        assert_eq!(cut, [Diagnostic::error("c", "spec", "äöü…", "f")]);
+        assert_eq!(truncated, [Diagnostic::error("c", "spec", "äöü…", "f")]);
     }
 }

@@ -1,7 +1,7 @@
-//! A plugin, loaded and ready to be asked.
+//! A loaded plugin.
 //!
-//! Cheap to clone and shared between threads. A call blocks for at most the wall-clock limit, so
-//! that asynchronous code calls from `spawn_blocking`.
+//! Cheap to clone and shared between threads. A call blocks for up to the wall-clock limit, so
+//! asynchronous code must call from `spawn_blocking`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use llsd_adapter_sdk::documents::{
 };
 use llsd_adapter_sdk::exchange::{self, Text};
 use llsd_adapter_sdk::{Answer, Detection};
-use llsd_render::adapter::{Adapter, Called, Fault, FaultKind};
+use llsd_render::adapter::{Adapter, Fault, FaultKind, Response};
 use serde_json::Value;
 
-use crate::answer::{self, Typed};
-use crate::call::{Bound, Ran};
+use crate::call::{BoundComponent, Execution};
 use crate::engine::Sandbox;
 use crate::inspect::World;
 use crate::limits::Limits;
-use crate::request::{RawAnswer, Request};
-use crate::results::{Key, Remembered, Results};
+use crate::observer::{CallReport, Observer};
+use crate::output::{self, TypedOutput};
+use crate::request::{RawOutput, Request};
+use crate::result_cache::{CachedResult, Key, ResultCache};
 
-/// A component that passed every load rule.
+/// A component that satisfies every load rule, with its limits.
 #[derive(Clone)]
 pub struct Plugin {
     component: Arc<Component>,
@@ -31,59 +32,34 @@ pub struct Plugin {
     shared: Arc<Shared>,
 }
 
-/// What was loaded.
+/// A loaded component.
 pub(crate) struct Component {
-    pub(crate) bound: Bound,
+    pub(crate) bound: BoundComponent,
     pub(crate) description: Description,
     pub(crate) digest: Arc<str>,
     pub(crate) world: World,
 }
 
-/// What the plugins of a host share.
+/// State that the plugins of a host share.
 pub(crate) struct Shared {
     pub(crate) sandbox: Sandbox,
-    pub(crate) results: Results,
+    pub(crate) results: ResultCache,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-/// Is told about every call, for metrics.
-pub trait Observer: Send + Sync {
-    /// A call ended. Runs on the caller's thread: be quick.
-    fn called(&self, report: &CallReport<'_>);
-}
-
-/// One call, for metrics.
+/// The output of a call, and what the call used.
 #[derive(Debug, Clone)]
-pub struct CallReport<'a> {
-    /// Name of the plugin.
-    pub plugin: &'a str,
-    /// Digest of the component.
-    pub digest: &'a str,
-    /// The function.
-    pub call: &'static str,
-    /// Fuel burned, also when the answer was remembered.
+pub struct RawResponse {
+    /// The output.
+    pub output: Arc<RawOutput>,
+    /// Fuel used: the same for the same input. A cache hit has the fuel of the original call.
     pub fuel: u64,
-    /// Time it took.
-    pub duration: Duration,
-    /// Whether no guest ran.
-    pub is_remembered: bool,
-    /// What went wrong, if anything did.
-    pub fault: Option<&'a FaultKind>,
-}
-
-/// What a call gave and what it cost.
-#[derive(Debug, Clone)]
-pub struct RawCalled {
-    /// The answer.
-    pub answer: Arc<RawAnswer>,
-    /// Fuel that it burned; the same for the same input, also when it was remembered.
-    pub fuel: u64,
-    /// Linear memory that the guest had at the end.
+    /// Linear memory of the guest at the end of the call.
     pub memory_bytes: usize,
-    /// Time from the request to the answer.
+    /// How long the call took.
     pub duration: Duration,
-    /// Whether no guest ran.
-    pub is_remembered: bool,
+    /// Whether the output came from the result cache, without running the guest.
+    pub cache_hit: bool,
     /// `sha256:…` of the request.
     pub input: String,
 }
@@ -97,17 +73,17 @@ impl Plugin {
         }
     }
 
-    /// The world that it serves.
+    /// The world that the component exports.
     pub fn world(&self) -> World {
         self.component.world
     }
 
-    /// What it is granted.
+    /// The limits of each call.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The same plugin under other limits.
+    /// The same plugin with other limits.
     #[must_use]
     pub fn with_limits(&self, limits: Limits) -> Self {
         Self {
@@ -116,68 +92,61 @@ impl Plugin {
         }
     }
 
-    /// Calls a function, or recalls what it answered before.
-    pub fn call(&self, request: &Request) -> Result<RawCalled, Fault> {
-        self.obtain(request).map(|(called, _)| called)
+    /// Calls a function, or returns its cached result.
+    pub fn call(&self, request: &Request) -> Result<RawResponse, Fault> {
+        self.call_cached(request).map(|(response, _)| response)
     }
 
-    /// Calls a function even if its answer is known: for measuring and for proofs of purity.
-    pub fn call_afresh(&self, request: &Request) -> Result<RawCalled, Fault> {
+    /// Calls a function without the result cache, to measure it or to test that it is pure.
+    pub fn call_uncached(&self, request: &Request) -> Result<RawResponse, Fault> {
         self.call_guest(request, request.digest())
-            .map(|(called, _)| called)
+            .map(|(response, _)| response)
     }
 
-    /// The answer, and what was read from it unless it was recalled.
-    fn obtain(&self, request: &Request) -> Result<(RawCalled, Option<Typed>), Fault> {
+    /// The response, and the parsed output if the guest ran.
+    fn call_cached(&self, request: &Request) -> Result<(RawResponse, Option<TypedOutput>), Fault> {
         let started = Instant::now();
-        let (component, call) = (self.component.digest.clone(), request.call());
         let key = Key {
-            component,
-            call,
+            component: self.component.digest.clone(),
+            call: request.call(),
             shapes: request.shapes(),
             input: request.digest(),
         };
-        let Some(Remembered {
-            answer,
-            fuel,
-            memory_bytes,
-        }) = self.shared.results.recall(&key)
-        else {
-            let (called, typed) = self.call_guest(request, key.input.clone())?;
-            let RawCalled {
-                answer,
-                fuel,
-                memory_bytes,
-                ..
-            } = called.clone();
-            self.shared.results.remember(
+        let Some(cached) = self.shared.results.get(&key) else {
+            let (response, typed) = self.call_guest(request, key.input.clone())?;
+            self.shared.results.insert(
                 key,
-                Remembered {
-                    answer,
-                    fuel,
-                    memory_bytes,
+                CachedResult {
+                    output: response.output.clone(),
+                    fuel: response.fuel,
+                    memory_bytes: response.memory_bytes,
                 },
             );
-            return Ok((called, Some(typed)));
+            return Ok((response, Some(typed)));
         };
-        let duration = started.elapsed();
-        self.report(call, fuel, duration, true, None);
-        let input = key.input;
-        Ok((
-            RawCalled {
-                answer,
-                fuel,
-                memory_bytes,
-                duration,
-                is_remembered: true,
-                input,
-            },
-            None,
-        ))
+        let CachedResult {
+            output,
+            fuel,
+            memory_bytes,
+        } = cached;
+        let response = RawResponse {
+            output,
+            fuel,
+            memory_bytes,
+            duration: started.elapsed(),
+            cache_hit: true,
+            input: key.input,
+        };
+        self.report(key.call, fuel, response.duration, true, None);
+        Ok((response, None))
     }
 
-    fn call_guest(&self, request: &Request, input: String) -> Result<(RawCalled, Typed), Fault> {
-        let Ran {
+    fn call_guest(
+        &self,
+        request: &Request,
+        input: String,
+    ) -> Result<(RawResponse, TypedOutput), Fault> {
+        let Execution {
             result,
             fuel,
             memory_bytes,
@@ -187,8 +156,8 @@ impl Plugin {
             .bound
             .run(&self.shared.sandbox, &self.limits, request);
         let checked = result
-            .and_then(|answer| answer::check(answer, &self.limits))
-            .and_then(|answer| Ok((self.read(request, &answer)?, answer)));
+            .and_then(|output| output::check(output, &self.limits))
+            .and_then(|output| Ok((self.parse(request, &output)?, output)));
         self.report(
             request.call(),
             fuel,
@@ -196,23 +165,20 @@ impl Plugin {
             false,
             checked.as_ref().err(),
         );
-        let (typed, answer) = checked.map_err(|kind| self.fault(request.call(), kind))?;
-        let answer = Arc::new(answer);
-        Ok((
-            RawCalled {
-                answer,
-                fuel,
-                memory_bytes,
-                duration,
-                is_remembered: false,
-                input,
-            },
-            typed,
-        ))
+        let (typed, output) = checked.map_err(|kind| self.fault(request.call(), kind))?;
+        let response = RawResponse {
+            output: Arc::new(output),
+            fuel,
+            memory_bytes,
+            duration,
+            cache_hit: false,
+            input,
+        };
+        Ok((response, typed))
     }
 
-    fn read(&self, request: &Request, answer: &RawAnswer) -> Result<Typed, FaultKind> {
-        answer::read(request, answer, Some(&self.component.description))
+    fn parse(&self, request: &Request, output: &RawOutput) -> Result<TypedOutput, FaultKind> {
+        output::parse(request, output, Some(&self.component.description))
     }
 
     fn report(
@@ -220,7 +186,7 @@ impl Plugin {
         call: &'static str,
         fuel: u64,
         duration: Duration,
-        is_remembered: bool,
+        cache_hit: bool,
         fault: Option<&FaultKind>,
     ) {
         let Component {
@@ -233,9 +199,9 @@ impl Plugin {
             call,
             fuel,
             ?duration,
-            is_remembered,
+            cache_hit,
             ?fault,
-            "called"
+            "plugin called"
         );
         if let Some(observer) = &self.shared.observer {
             let plugin = &description.name;
@@ -245,7 +211,7 @@ impl Plugin {
                 call,
                 fuel,
                 duration,
-                is_remembered,
+                cache_hit,
                 fault,
             });
         }
@@ -260,29 +226,27 @@ impl Plugin {
         }
     }
 
-    /// Calls, and picks the typed answer with `pick`.
-    fn typed<T>(
+    /// Calls a function, and extracts its type of output with `extract`.
+    fn call_typed<T>(
         &self,
         request: &Request,
-        pick: impl FnOnce(Typed) -> Option<T>,
-    ) -> Result<Called<T>, Fault> {
-        let (
-            RawCalled {
-                answer,
-                fuel,
-                input,
-                ..
-            },
-            typed,
-        ) = self.obtain(request)?;
-        let read = typed.map_or_else(|| self.read(request, &answer), Ok);
-        // Each function has its own kind of answer in the bindings, so that another cannot come up.
-        let crossed = || FaultKind::BadAnswer("the answer belongs to another function".into());
-        let answer = read
-            .and_then(|typed| pick(typed).ok_or_else(crossed))
+        extract: impl FnOnce(TypedOutput) -> Option<T>,
+    ) -> Result<Response<T>, Fault> {
+        let (response, typed) = self.call_cached(request)?;
+        let RawResponse {
+            output,
+            fuel,
+            input,
+            ..
+        } = response;
+        let parsed = typed.map_or_else(|| self.parse(request, &output), Ok);
+        // The bindings give each function its own output type, so a mismatch cannot happen.
+        let mismatch = || FaultKind::InvalidOutput("the output of another function".into());
+        let output = parsed
+            .and_then(|typed| extract(typed).ok_or_else(mismatch))
             .map_err(|kind| self.fault(request.call(), kind))?;
-        Ok(Called {
-            answer,
+        Ok(Response {
+            output,
             fuel,
             input,
         })
@@ -302,35 +266,31 @@ impl Adapter for Plugin {
         self.component.world == World::SchemaAdapter
     }
 
-    fn detect(&self, base: &Value, hints: &Hints) -> Result<Called<Detection>, Fault> {
+    fn detect(&self, base: &Value, hints: &Hints) -> Result<Response<Detection>, Fault> {
         let request = Request::Detect {
             base: Text::of::<Base>(base),
             hints: exchange::write(hints),
         };
-        self.typed(&request, |typed| match typed {
-            Typed::Detection(detection) => Some(detection),
+        self.call_typed(&request, |typed| match typed {
+            TypedOutput::Detection(detection) => Some(detection),
             _ => None,
         })
     }
 
-    fn expand(&self, request: &ExpansionRequest) -> Result<Called<Answer<Expansion>>, Fault> {
-        self.typed(
-            &Request::Expand(exchange::write(request)),
-            |typed| match typed {
-                Typed::Expansion(answer) => Some(answer),
-                _ => None,
-            },
-        )
+    fn expand(&self, request: &ExpansionRequest) -> Result<Response<Answer<Expansion>>, Fault> {
+        let request = Request::Expand(exchange::write(request));
+        self.call_typed(&request, |typed| match typed {
+            TypedOutput::Expansion(expansion) => Some(expansion),
+            _ => None,
+        })
     }
 
-    fn assemble(&self, request: &AssemblyRequest) -> Result<Called<Answer<Assembly>>, Fault> {
-        self.typed(
-            &Request::Assemble(exchange::write(request)),
-            |typed| match typed {
-                Typed::Assembly(answer) => Some(answer),
-                _ => None,
-            },
-        )
+    fn assemble(&self, request: &AssemblyRequest) -> Result<Response<Answer<Assembly>>, Fault> {
+        let request = Request::Assemble(exchange::write(request));
+        self.call_typed(&request, |typed| match typed {
+            TypedOutput::Assembly(assembly) => Some(assembly),
+            _ => None,
+        })
     }
 }
 

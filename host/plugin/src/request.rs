@@ -1,5 +1,5 @@
-//! A call and its answer at the level of documents: what `llsd plugin run` reads and prints, what
-//! the conformance suite sends, and what the typed calls are made of.
+//! Requests and outputs as JSON documents. `llsd plugin run` and the conformance suite use them
+//! directly; the typed calls are built on them.
 
 use llsd_adapter_sdk::documents::{AssemblyRequest, Base, ExpansionRequest, Hints};
 use llsd_adapter_sdk::exchange::Text;
@@ -7,16 +7,16 @@ use llsd_adapter_sdk::{Answer, Detection, Diagnostic, Outcome, Severity};
 use llsd_render::digest;
 use serde_json::{Value, json};
 
-/// A function of the contract with its arguments.
+/// A function of the contract and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// `identity.describe`.
     Describe,
     /// `detection.detect`.
     Detect {
-        /// A `base/v1`.
+        /// A `base/v1` document.
         base: Text,
-        /// A `hints/v1`.
+        /// A `hints/v1` document.
         hints: Text,
     },
     /// `expansion.expand` with an `expansion-request/v1`.
@@ -25,14 +25,14 @@ pub enum Request {
     Assemble(Text),
 }
 
-/// Why there is no such call.
+/// Why a request is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The contract has no such function.
-    #[error("no function is called {0:?}; use one of: describe, detect, expand, assemble")]
+    #[error("unknown function {0:?}; use one of: describe, detect, expand, assemble")]
     UnknownCall(String),
-    /// `detect` takes two documents.
-    #[error("detect takes {{\"base\": …, \"hints\": …}}; {0:?} is missing")]
+    /// An argument of `detect` is missing.
+    #[error("{0:?} is missing; the argument of detect must be {{\"base\": …, \"hints\": …}}")]
     Missing(&'static str),
 }
 
@@ -40,8 +40,9 @@ impl Request {
     /// The functions of the contract, by name.
     pub const CALLS: [&'static str; 4] = ["describe", "detect", "expand", "assemble"];
 
-    /// A call by name with its argument as JSON: nothing for `describe`, `{"base": …, "hints": …}`
-    /// for `detect` (absent hints: none), the document itself for the others.
+    /// A request by the name of the function, with its argument as JSON: nothing for `describe`,
+    /// `{"base": …, "hints": …}` for `detect` (the hints are optional), the document itself for
+    /// `expand` and `assemble`.
     pub fn from_json(call: &str, argument: &Value) -> Result<Self, RequestError> {
         match call {
             "describe" => Ok(Self::Describe),
@@ -65,7 +66,7 @@ impl Request {
         }
     }
 
-    /// The shapes of the arguments. The digest is of their JSON alone.
+    /// The shapes of the arguments, which the digest does not cover.
     pub(crate) fn shapes(&self) -> String {
         match self {
             Self::Describe => String::new(),
@@ -74,8 +75,8 @@ impl Request {
         }
     }
 
-    /// `sha256:…` of the argument as sent; of `{"base":…,"hints":…}` for `detect`, of nothing for
-    /// `describe`.
+    /// `sha256:…` of the argument as sent: of `{"base":…,"hints":…}` for `detect`, of the empty
+    /// string for `describe`.
     pub fn digest(&self) -> String {
         match self {
             Self::Describe => digest::of(b""),
@@ -88,21 +89,21 @@ impl Request {
     }
 }
 
-/// What a plugin answered, not yet read into the types of the documents.
+/// The output of a plugin, not yet parsed into the document types.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RawAnswer {
-    /// To `describe`.
+pub enum RawOutput {
+    /// Of `describe`.
     Description(Text),
-    /// To `detect`.
+    /// Of `detect`.
     Detection(Detection),
-    /// To `expand` and `assemble`.
+    /// Of `expand` and `assemble`.
     Outcome(Answer<Text>),
 }
 
-impl RawAnswer {
-    /// The answer as canonical JSON text: `{"one": id}`, `{"oneOf": […]}` or `{"none": true}` for
+impl RawOutput {
+    /// The output as canonical JSON: `{"one": id}`, `{"oneOf": […]}` or `{"none": true}` for
     /// `detect`, `{"output": …, "warnings": […]}` or `{"problems": […]}` for `expand` and
-    /// `assemble`, the document for `describe`. A document is taken as the plugin wrote it.
+    /// `assemble`, the document for `describe`. Documents are copied as the plugin wrote them.
     pub fn to_json(&self) -> String {
         match self {
             Self::Description(text) => text.json.clone(),
@@ -120,7 +121,7 @@ impl RawAnswer {
         }
     }
 
-    /// Bytes that remembering this answer costs, roughly.
+    /// Approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let list = |all: &[Diagnostic]| all.iter().map(diagnostic_bytes).sum::<usize>();
         match self {
@@ -134,7 +135,7 @@ impl RawAnswer {
     }
 }
 
-/// Bytes of text in a diagnostic.
+/// Bytes of all strings of a diagnostic.
 fn diagnostic_bytes(diagnostic: &Diagnostic) -> usize {
     let Diagnostic {
         field,

@@ -1,15 +1,17 @@
-//! Answers already given.
+//! An LRU cache of call results.
 //!
-//! A plugin is a pure function, so an answer holds for ever: the key is what was asked of which
-//! component, and there is no time to live. Only answers are kept; a fault may have been this
-//! machine's. Bounded by entries and bytes; the oldest leave first.
+//! A plugin is a pure function, so an entry stays valid forever: the key is the component and its
+//! input, and there is no time to live. Faults are not cached, because this machine may have caused
+//! them. The cache is bounded by entries and by bytes.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::request::RawAnswer;
+use lru::LruCache;
+use parking_lot::Mutex;
 
-/// What was asked of whom.
+use crate::request::RawOutput;
+
+/// A component, the function called, and its input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) component: Arc<str>,
@@ -18,25 +20,25 @@ pub(crate) struct Key {
     pub(crate) input: String,
 }
 
-/// An answer and its price.
+/// The output of a call and what the call used.
 #[derive(Debug, Clone)]
-pub(crate) struct Remembered {
-    pub(crate) answer: Arc<RawAnswer>,
+pub(crate) struct CachedResult {
+    pub(crate) output: Arc<RawOutput>,
     pub(crate) fuel: u64,
     pub(crate) memory_bytes: usize,
 }
 
-/// How much is remembered.
+/// The maximum size of the result cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// Answers; 0 remembers nothing.
+pub struct ResultCacheCapacity {
+    /// Maximum number of entries; 0 disables the cache.
     pub entries: usize,
-    /// Bytes of all answers together.
+    /// Maximum size of all outputs together, in bytes.
     pub bytes: usize,
 }
 
-impl Default for Memory {
-    /// 4,096 answers of 32 MiB together: some hundred resources.
+impl Default for ResultCacheCapacity {
+    /// 4,096 entries and 32 MiB, which is enough for some hundred resources.
     fn default() -> Self {
         Self {
             entries: 4_096,
@@ -45,59 +47,53 @@ impl Default for Memory {
     }
 }
 
-/// The answers of all plugins of a host.
+/// The results of all plugins of a host.
 #[derive(Debug)]
-pub(crate) struct Results {
-    memory: Memory,
-    kept: Mutex<Kept>,
+pub(crate) struct ResultCache {
+    capacity: ResultCacheCapacity,
+    entries: Mutex<Entries>,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    answers: HashMap<Key, Remembered>,
-    /// Keys by age, oldest first.
-    order: VecDeque<Key>,
+#[derive(Debug)]
+struct Entries {
+    results: LruCache<Key, CachedResult>,
     bytes: usize,
 }
 
-impl Results {
-    pub(crate) fn new(memory: Memory) -> Self {
+impl ResultCache {
+    pub(crate) fn new(capacity: ResultCacheCapacity) -> Self {
         Self {
-            memory,
-            kept: Mutex::default(),
+            capacity,
+            entries: Mutex::new(Entries {
+                // `insert` enforces both bounds; the crate knows only a number of entries.
+                results: LruCache::unbounded(),
+                bytes: 0,
+            }),
         }
     }
 
-    pub(crate) fn recall(&self, key: &Key) -> Option<Remembered> {
-        self.lock().answers.get(key).cloned()
+    pub(crate) fn get(&self, key: &Key) -> Option<CachedResult> {
+        self.entries.lock().results.get(key).cloned()
     }
 
-    pub(crate) fn remember(&self, key: Key, answer: Remembered) {
-        let size = answer.answer.size();
-        if self.memory.entries == 0 || size > self.memory.bytes {
+    /// Adds a result, and evicts the least recently used ones beyond the capacity. An output larger
+    /// than the whole cache is not added.
+    pub(crate) fn insert(&self, key: Key, result: CachedResult) {
+        let size = result.output.size();
+        if self.capacity.entries == 0 || size > self.capacity.bytes {
             return;
         }
-        let mut kept = self.lock();
-        if kept.answers.insert(key.clone(), answer).is_some() {
-            // Two calls at once: the answers are equal, and so is what they weigh.
-            return;
+        let mut entries = self.entries.lock();
+        entries.bytes += size;
+        if let Some(replaced) = entries.results.put(key, result) {
+            entries.bytes -= replaced.output.size();
         }
-        kept.order.push_back(key);
-        kept.bytes += size;
-        while kept.order.len() > self.memory.entries || kept.bytes > self.memory.bytes {
-            let Some(oldest) = kept.order.pop_front() else {
+        while entries.results.len() > self.capacity.entries || entries.bytes > self.capacity.bytes {
+            let Some((_, evicted)) = entries.results.pop_lru() else {
                 return;
             };
-            if let Some(gone) = kept.answers.remove(&oldest) {
-                kept.bytes -= gone.answer.size();
-            }
+            entries.bytes -= evicted.output.size();
         }
-    }
-
-    /// A panic elsewhere cannot leave the maps half-changed in a way that matters: at worst an
-    /// answer is forgotten.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,50 +111,47 @@ mod tests {
         }
     }
 
-    fn answer(text: &str) -> Remembered {
-        let answer = Arc::new(RawAnswer::Detection(Detection::One(text.into())));
-        Remembered {
-            answer,
+    fn result(schema: &str) -> CachedResult {
+        CachedResult {
+            output: Arc::new(RawOutput::Detection(Detection::One(schema.into()))),
             fuel: 1,
             memory_bytes: 0,
         }
     }
 
+    fn cache(entries: usize, bytes: usize) -> ResultCache {
+        ResultCache::new(ResultCacheCapacity { entries, bytes })
+    }
+
     #[test]
-    fn the_oldest_answers_leave_when_there_are_too_many() {
-        let results = Results::new(Memory {
-            entries: 2,
-            bytes: 1_000,
-        });
+    fn the_least_recently_used_entry_is_evicted_when_there_are_too_many() {
+        let cache = cache(2, 1_000);
         for input in ["a", "b", "c"] {
-            results.remember(key(input), answer(input));
+            cache.insert(key(input), result(input));
         }
-        assert!(results.recall(&key("a")).is_none());
-        assert!(results.recall(&key("b")).is_some() && results.recall(&key("c")).is_some());
+        assert!(cache.get(&key("a")).is_none());
+        assert!(cache.get(&key("c")).is_some() && cache.get(&key("b")).is_some());
+        cache.insert(key("d"), result("d"));
+        assert!(cache.get(&key("c")).is_none());
+        assert!(cache.get(&key("b")).is_some() && cache.get(&key("d")).is_some());
     }
 
     #[test]
-    fn the_oldest_answers_leave_when_they_are_too_big() {
-        let results = Results::new(Memory {
-            entries: 100,
-            bytes: 10,
-        });
-        results.remember(key("a"), answer("123456"));
-        results.remember(key("b"), answer("123456"));
-        assert!(results.recall(&key("a")).is_none() && results.recall(&key("b")).is_some());
-        results.remember(key("c"), answer("larger than everything"));
-        assert!(results.recall(&key("c")).is_none() && results.recall(&key("b")).is_some());
+    fn the_least_recently_used_entry_is_evicted_when_there_are_too_many_bytes() {
+        let cache = cache(100, 10);
+        cache.insert(key("a"), result("123456"));
+        cache.insert(key("b"), result("123456"));
+        assert!(cache.get(&key("a")).is_none() && cache.get(&key("b")).is_some());
+        cache.insert(key("c"), result("larger than everything"));
+        assert!(cache.get(&key("c")).is_none() && cache.get(&key("b")).is_some());
     }
 
     #[test]
-    fn remembering_twice_weighs_once() {
-        let results = Results::new(Memory {
-            entries: 100,
-            bytes: 10,
-        });
+    fn inserting_an_entry_again_does_not_count_its_bytes_twice() {
+        let cache = cache(100, 10);
         for _ in 0..5 {
-            results.remember(key("a"), answer("123456"));
+            cache.insert(key("a"), result("123456"));
         }
-        assert_eq!(results.lock().bytes, 6);
+        assert_eq!(cache.entries.lock().bytes, 6);
     }
 }

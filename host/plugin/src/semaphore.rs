@@ -1,60 +1,40 @@
-//! How many may be somewhere at a time.
+//! A counting semaphore for threads.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex};
 
-/// A number of places, each taken by one at a time.
-pub(crate) struct Places {
-    state: Mutex<State>,
-    freed: Condvar,
+/// A fixed number of permits. A thread that finds none waits for one.
+pub(crate) struct Semaphore {
+    available: Mutex<usize>,
+    released: Condvar,
 }
 
-struct State {
-    free: usize,
-    /// To tell them costs a system call, so that nobody is told in vain.
-    waiting: usize,
-}
+/// One permit, released on drop.
+pub(crate) struct Permit<'s>(&'s Semaphore);
 
-/// A place taken; free again when dropped.
-pub(crate) struct Place<'p>(&'p Places);
-
-impl Places {
-    pub(crate) fn new(count: usize) -> Self {
+impl Semaphore {
+    pub(crate) fn new(permits: usize) -> Self {
         Self {
-            state: Mutex::new(State {
-                free: count,
-                waiting: 0,
-            }),
-            freed: Condvar::new(),
+            available: Mutex::new(permits),
+            released: Condvar::new(),
         }
     }
 
-    /// Takes a place, and waits for one while there is none.
-    pub(crate) fn enter(&self) -> Place<'_> {
-        let mut state = self.lock();
-        while state.free == 0 {
-            state.waiting += 1;
-            state = self
-                .freed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
+    /// Takes a permit, and blocks while there is none.
+    pub(crate) fn acquire(&self) -> Permit<'_> {
+        let mut available = self.available.lock();
+        while *available == 0 {
+            self.released.wait(&mut available);
         }
-        state.free -= 1;
-        Place(self)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *available -= 1;
+        Permit(self)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.free += 1;
-        if state.waiting > 0 {
-            self.0.freed.notify_one();
-        }
+        *self.0.available.lock() += 1;
+        // Makes no system call when no thread waits.
+        self.0.released.notify_one();
     }
 }
 
@@ -65,9 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_in_than_there_are_places_and_everybody_gets_one() {
-        let places = Places::new(2);
-        let (inside, most, entered) = (
+    fn at_most_two_threads_hold_a_permit_and_every_thread_gets_one() {
+        let semaphore = Semaphore::new(2);
+        let (holding, most, acquired) = (
             AtomicUsize::new(0),
             AtomicUsize::new(0),
             AtomicUsize::new(0),
@@ -76,16 +56,16 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let _place = places.enter();
-                        most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                        let _permit = semaphore.acquire();
+                        most.fetch_max(holding.fetch_add(1, SeqCst) + 1, SeqCst);
                         std::thread::yield_now();
-                        inside.fetch_sub(1, SeqCst);
-                        entered.fetch_add(1, SeqCst);
+                        holding.fetch_sub(1, SeqCst);
+                        acquired.fetch_add(1, SeqCst);
                     }
                 });
             }
         });
-        assert_eq!(entered.load(SeqCst), 1_600);
+        assert_eq!(acquired.load(SeqCst), 1_600);
         assert!(most.load(SeqCst) <= 2);
     }
 }

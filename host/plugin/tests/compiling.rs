@@ -1,7 +1,7 @@
-//! Compiling bytes from outside in a child process: it works, it is bounded, and what it bounds is
-//! told apart. This test is its own child, which is why it has a `main`.
+//! Compiling external components in a child process, and each limit on it. This binary is its own
+//! child process, which is why it has a `main`.
 
-#![allow(clippy::unwrap_used, reason = "a test whose setting fails has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod guests;
 
@@ -18,13 +18,16 @@ use guests::{Guest, expand};
 
 const TESTS: [(&str, fn()); 5] = [
     (
-        "bytes_from_outside_are_compiled_by_a_child_to_the_same_plugin",
+        "an_external_component_is_compiled_by_a_child_to_the_same_plugin",
         same_plugin,
     ),
     ("a_compile_bomb_runs_out_of_time", out_of_time),
     ("a_compile_bomb_runs_out_of_memory", out_of_memory),
-    ("a_program_that_cannot_compile_is_named", not_a_compiler),
-    ("a_program_that_does_not_exist_is_named", no_program),
+    (
+        "a_program_that_is_not_a_compiler_is_an_error",
+        not_a_compiler,
+    ),
+    ("a_program_that_does_not_exist_is_an_error", no_program),
 ];
 
 fn main() -> ExitCode {
@@ -39,10 +42,10 @@ fn main() -> ExitCode {
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
         let started = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(test));
-        let word = if result.is_ok() { "ok" } else { "FAILED" };
+        let outcome = if result.is_ok() { "ok" } else { "FAILED" };
         failed += usize::from(result.is_err());
         report(&format!(
-            "test {name} ... {word} ({:.1?})",
+            "test {name} ... {outcome} ({:.1?})",
             started.elapsed()
         ));
     }
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
 
 #[allow(
     clippy::print_stdout,
-    reason = "a test without a harness reports by itself"
+    reason = "a test without a harness prints its own results"
 )]
 fn report(line: &str) {
     println!("{line}");
@@ -73,7 +76,7 @@ fn host(limits: Limits, compiler: Compiler) -> Host {
 
 fn compile_error(limits: Limits, compiler: Compiler, bytes: &[u8]) -> CompileError {
     match host(limits, compiler)
-        .load(bytes, Origin::Outside)
+        .load(bytes, Origin::External)
         .unwrap_err()
     {
         LoadError::Compile(error) => error,
@@ -81,8 +84,8 @@ fn compile_error(limits: Limits, compiler: Compiler, bytes: &[u8]) -> CompileErr
     }
 }
 
-/// A valid adapter of a few hundred kilobytes with one function that the compiler chews on for long:
-/// many values, all alive at once, across many branches.
+/// A valid adapter of a few hundred kilobytes with one function that takes long to compile: many
+/// values, all live at once, across many branches.
 fn compile_bomb() -> Vec<u8> {
     let mut fields = String::from("(func $bomb (param i64) (result i64)\n");
     let locals = 1_000;
@@ -112,53 +115,56 @@ fn compile_bomb() -> Vec<u8> {
 fn same_plugin() {
     let bytes = Guest::default().build();
     let host = host(Limits::default(), Compiler::ThisProgram);
-    let outside = host
-        .load(&bytes, Origin::Outside)
+    let external = host
+        .load(&bytes, Origin::External)
         .unwrap()
-        .call_afresh(&expand("a"))
+        .call_uncached(&expand("a"))
         .unwrap();
-    let inside = host
+    let builtin = host
         .load(&bytes, Origin::BuiltIn)
         .unwrap()
-        .call_afresh(&expand("a"))
+        .call_uncached(&expand("a"))
         .unwrap();
-    assert_eq!((outside.answer, outside.fuel), (inside.answer, inside.fuel));
+    assert_eq!(
+        (external.output, external.fuel),
+        (builtin.output, builtin.fuel)
+    );
 }
 
 fn out_of_time() {
-    let granted = Duration::from_millis(300);
+    let limit = Duration::from_millis(300);
     let bomb = compile_bomb();
     let started = Instant::now();
     let error = compile_error(
         Limits {
-            compile_time: granted,
+            compile_time: limit,
             ..Limits::default()
         },
         Compiler::ThisProgram,
         &bomb,
     );
     assert!(
-        matches!(error, CompileError::OutOfTime { granted: g } if g == granted),
+        matches!(error, CompileError::OutOfTime { limit: l } if l == limit),
         "{error}"
     );
-    // Validation comes before, and this machine may be busy: the point is that it ends.
+    // Generous, because validation comes first and this machine may be busy.
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 fn out_of_memory() {
-    // Enough for the process to start and for an ordinary component, not for the bomb.
-    let granted = 192 << 20;
+    // Enough for the process to start and for a typical component, but not for the bomb.
+    let limit = 192 << 20;
     let limits = Limits {
-        compile_memory_bytes: granted,
+        compile_memory_bytes: limit,
         compile_time: Duration::from_secs(600),
         ..Limits::default()
     };
     let good = host(limits.clone(), Compiler::ThisProgram)
-        .load(&Guest::default().build(), Origin::Outside);
+        .load(&Guest::default().build(), Origin::External);
     assert!(good.is_ok(), "{:?}", good.err());
     let error = compile_error(limits, Compiler::ThisProgram, &compile_bomb());
     assert!(
-        matches!(error, CompileError::OutOfMemory { granted: g } if g == granted),
+        matches!(error, CompileError::OutOfMemory { limit: l } if l == limit),
         "{error}"
     );
 }

@@ -1,9 +1,9 @@
-//! Small guests, as WebAssembly text: a core module that follows the canonical ABI of the contract,
-//! wrapped as a component.
+//! Small guests in the WebAssembly text format: a core module that follows the canonical ABI of the
+//! contract, wrapped as a component.
 //!
-//! Each test changes the one part that it is about.
+//! Each test changes the part that it tests.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// The contract as published.
+/// The published contract.
 pub(crate) fn wit() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v1.0.0/adapter.wit");
     std::fs::read_to_string(path).unwrap()
 }
 
-/// What a well-behaved guest says about itself.
+/// The description of a well-behaved guest.
 pub(crate) fn description() -> Value {
     json!({
         "name": "guest",
@@ -38,7 +38,7 @@ pub(crate) fn description() -> Value {
     })
 }
 
-/// A guest to be built.
+/// The source of a guest.
 pub(crate) struct Guest {
     /// World of the contract.
     pub(crate) world: &'static str,
@@ -46,19 +46,19 @@ pub(crate) struct Guest {
     pub(crate) wit: String,
     /// Version of the contract in the names of the exports.
     pub(crate) version: &'static str,
-    /// A document argument, flat.
+    /// The flattened parameters of a document argument.
     pub(crate) document: &'static str,
-    /// JSON that `describe` answers.
+    /// JSON that `describe` returns.
     pub(crate) description: Vec<u8>,
-    /// Shape of what `expand` and `assemble` answer.
+    /// Shape of the document that `expand` and `assemble` return.
     pub(crate) shape: &'static str,
-    /// JSON that `expand` and `assemble` answer.
+    /// JSON that `expand` and `assemble` return.
     pub(crate) output: Vec<u8>,
-    /// Pages of memory at the start.
+    /// Initial pages of memory.
     pub(crate) pages: u32,
-    /// More fields of the module.
+    /// Additional fields of the module.
     pub(crate) fields: String,
-    /// Body of `expand` and `assemble` before they answer.
+    /// Instructions of `expand` and `assemble` before they return.
     pub(crate) body: String,
 }
 
@@ -86,7 +86,7 @@ struct Data {
 }
 
 impl Data {
-    fn place(&mut self, bytes: &[u8]) -> u32 {
+    fn add(&mut self, bytes: &[u8]) -> u32 {
         let at = self.next;
         let escaped = bytes.iter().fold(String::new(), |mut text, byte| {
             write!(text, "\\{byte:02x}").unwrap();
@@ -99,15 +99,15 @@ impl Data {
 
     fn words(&mut self, words: &[u32]) -> u32 {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.place(&bytes)
+        self.add(&bytes)
     }
 
-    /// A `document` record, flat.
+    /// A flattened `document` record.
     fn document(&mut self, shape: &str, json: &[u8]) -> [u32; 4] {
         [
-            self.place(shape.as_bytes()),
+            self.add(shape.as_bytes()),
             shape.len() as u32,
-            self.place(json),
+            self.add(json),
             json.len() as u32,
         ]
     }
@@ -128,9 +128,9 @@ impl Guest {
         let described = data.words(&description);
         let [shape, shape_len, json, json_len] = data.document(self.shape, &self.output);
         // `ok(outcome { output, warnings: [] })`
-        let answer = data.words(&[0, shape, shape_len, json, json_len, 0, 0]);
+        let outcome = data.words(&[0, shape, shape_len, json, json_len, 0, 0]);
         // `one("test/1.0")`
-        let schema = data.place(b"test/1.0");
+        let schema = data.add(b"test/1.0");
         let detected = data.words(&[0, schema, 8]);
         let Self {
             version,
@@ -141,7 +141,7 @@ impl Guest {
             ..
         } = self;
         let package = "llamastack:config-adapter";
-        let whole_file = if self.world == "schema-adapter" {
+        let schema_adapter_functions = if self.world == "schema-adapter" {
             format!(
                 r#"
                 (func (export "{package}/detection@{version}#detect")
@@ -149,7 +149,7 @@ impl Guest {
                     i32.const {detected})
                 (func (export "{package}/assembly@{version}#assemble") (param {document}) (result i32)
                     {body}
-                    i32.const {answer})
+                    i32.const {outcome})
                 "#
             )
         } else {
@@ -159,7 +159,7 @@ impl Guest {
         format!(
             r#"(module $guest
                 (memory (export "memory") {pages})
-                (global $answer i32 (i32.const {answer}))
+                (global $outcome i32 (i32.const {outcome}))
                 (global $json i32 (i32.const {json}))
                 (global $heap (mut i32) (i32.const 65536))
                 {segments}
@@ -178,8 +178,8 @@ impl Guest {
                 (func $expand_the_entry (export "{package}/expansion@{version}#expand")
                     (param {document}) (result i32)
                     {body}
-                    i32.const {answer})
-                {whole_file}
+                    i32.const {outcome})
+                {schema_adapter_functions}
                 {fields}
             )"#
         )
@@ -199,13 +199,13 @@ impl Guest {
             .unwrap()
     }
 
-    /// The guest as a plugin of a fresh host.
+    /// Loads the guest in a new host.
     pub(crate) fn load(&self, limits: Limits) -> Plugin {
         host(limits).load(&self.build(), Origin::BuiltIn).unwrap()
     }
 }
 
-/// A host that compiles in this process, since the tests have no child to start.
+/// A host that compiles in this process, because these tests have no child process.
 pub(crate) fn host(limits: Limits) -> Host {
     Host::new(HostConfig {
         limits,
@@ -215,7 +215,7 @@ pub(crate) fn host(limits: Limits) -> Host {
     .unwrap()
 }
 
-/// An ordinary request.
+/// A typical request.
 pub(crate) fn expand(id: &str) -> Request {
     let entry = json!({ "id": id, "provider": "vllm", "settings": {}, "references": {} });
     let path = "spec.providers.inference[0]";

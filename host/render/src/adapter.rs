@@ -1,8 +1,10 @@
-//! What generation asks of a schema adapter, wherever it runs.
+//! The interface that generation uses to call a plugin.
 //!
-//! The sandbox implements [`Adapter`] for components; tests and benches implement it for the same
-//! adapters compiled natively. Everything here is typed: JSON, digests and limits are the business
-//! of the implementation.
+//! The sandbox implements [`Adapter`] for WebAssembly components. Tests and benches implement it for
+//! the same adapters compiled natively. The interface is typed; JSON, digests and limits belong to
+//! the implementation.
+
+use std::fmt;
 
 use llsd_adapter_sdk::documents::{
     Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints,
@@ -10,39 +12,39 @@ use llsd_adapter_sdk::documents::{
 use llsd_adapter_sdk::{Answer, Detection};
 use serde_json::Value;
 
-/// A plugin, loaded and ready to be asked.
+/// A loaded plugin.
 pub trait Adapter {
-    /// What it said about itself when it was loaded.
+    /// The description that the plugin returned when it was loaded.
     fn description(&self) -> &Description;
 
-    /// `sha256:…` of the component; what receipts and statuses name it by.
+    /// `sha256:…` of the component, which identifies the plugin in receipts and statuses.
     fn digest(&self) -> &str;
 
-    /// Whether it serves the `schema-adapter` world; a provider pack only expands.
+    /// Whether it exports the `schema-adapter` world. A provider pack only expands.
     fn is_schema_adapter(&self) -> bool;
 
-    /// Which of its schemas a base is written in.
-    fn detect(&self, base: &Value, hints: &Hints) -> Result<Called<Detection>, Fault>;
+    /// Detects which of the plugin's schemas a base configuration is written in.
+    fn detect(&self, base: &Value, hints: &Hints) -> Result<Response<Detection>, Fault>;
 
-    /// One provider entry.
-    fn expand(&self, request: &ExpansionRequest) -> Result<Called<Answer<Expansion>>, Fault>;
+    /// Expands one provider entry.
+    fn expand(&self, request: &ExpansionRequest) -> Result<Response<Answer<Expansion>>, Fault>;
 
-    /// The whole file.
-    fn assemble(&self, request: &AssemblyRequest) -> Result<Called<Answer<Assembly>>, Fault>;
+    /// Assembles the complete server configuration.
+    fn assemble(&self, request: &AssemblyRequest) -> Result<Response<Answer<Assembly>>, Fault>;
 }
 
-/// What a call gave and what it cost.
+/// The output of a call, and what the call used.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Called<T> {
-    /// The answer.
-    pub answer: T,
-    /// Fuel that it burned; the same for the same input, also when it was remembered.
+pub struct Response<T> {
+    /// The output.
+    pub output: T,
+    /// Fuel used: the same for the same input. A cache hit has the fuel of the original call.
     pub fuel: u64,
     /// `sha256:…` of the canonical request.
     pub input: String,
 }
 
-/// A call that gave no answer: the plugin's fault, or a limit of the host's. Never the user's.
+/// A failed call. The cause is the plugin or a limit of the host, never the user's resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("plugin {plugin:?} ({digest}): {call} {kind}")]
 pub struct Fault {
@@ -52,44 +54,102 @@ pub struct Fault {
     pub digest: String,
     /// The function that was called.
     pub call: &'static str,
-    /// What went wrong.
+    /// Why it failed.
     pub kind: FaultKind,
 }
 
-/// What can go wrong inside a plugin.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
-    /// The guest trapped; the functions on its stack, innermost first.
-    #[error("trapped: {message}{}; tell its author", backtrace(.functions))]
+    /// The guest trapped.
+    #[error("trapped: {message}{}; report this to the plugin's author", backtrace(.functions))]
     Trapped {
-        /// What the engine says.
+        /// The engine's message.
         message: String,
-        /// Names of the functions on the stack.
+        /// Names of the functions on the guest's stack, innermost first.
         functions: Vec<String>,
     },
-    /// The fuel granted was not enough: the same input will always end so.
-    #[error("ran out of fuel ({granted}); grant more fuel or tell its author")]
+    /// The call used all of its fuel. The same input fails every time.
+    #[error(
+        "exceeded the fuel limit of {limit}; raise spec.limits.fuel of the SchemaPlugin, or report this to the plugin's author"
+    )]
     OutOfFuel {
-        /// Fuel granted.
-        granted: u64,
+        /// The limit.
+        limit: u64,
     },
-    /// The wall-clock limit ended the call: this host is slow or overloaded.
-    #[error("ran past {limit_ms} ms of wall-clock time; look at the load of this machine")]
+    /// The call exceeded the wall-clock limit, because this machine is slow or overloaded.
+    #[error(
+        "exceeded the time limit of {limit_ms} ms; check the CPU load of this machine, or raise spec.limits.wallClockMillis of the SchemaPlugin"
+    )]
     OutOfTime {
-        /// Milliseconds granted.
+        /// The limit in milliseconds.
         limit_ms: u64,
     },
-    /// The guest asked for more memory, table or instances than granted.
-    #[error("asked for more {what} than granted ({granted}); grant more or tell its author")]
-    OverLimit {
-        /// What it asked for.
-        what: &'static str,
-        /// What was granted.
-        granted: u64,
+    /// The guest needed more of a resource than its limit.
+    #[error("exceeded the limit of {limit} {resource}; {}", .resource.fix())]
+    LimitExceeded {
+        /// The resource.
+        resource: LimitedResource,
+        /// The limit.
+        limit: u64,
     },
-    /// The answer breaks the contract.
-    #[error("answered outside the contract: {0}; tell its author")]
-    BadAnswer(String),
+    /// The output violates the contract.
+    #[error("returned invalid output: {0}; report this to the plugin's author")]
+    InvalidOutput(String),
+}
+
+/// A resource that the sandbox limits, besides fuel and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitedResource {
+    /// Linear memory, all memories together.
+    MemoryBytes,
+    /// Elements of all tables together.
+    TableElements,
+    /// Linear memories of one component.
+    Memories,
+    /// Tables of one component.
+    Tables,
+    /// Core instances of one component.
+    Instances,
+    /// The output of one call, diagnostics included.
+    OutputBytes,
+    /// Diagnostics in the output of one call.
+    Diagnostics,
+}
+
+impl LimitedResource {
+    /// What to do when the limit is exceeded.
+    fn fix(self) -> &'static str {
+        match self {
+            Self::MemoryBytes => {
+                "raise spec.limits.memory of the SchemaPlugin, or report this to the plugin's author"
+            }
+            Self::OutputBytes => {
+                "raise spec.limits.output of the SchemaPlugin, or report this to the plugin's author"
+            }
+            Self::TableElements
+            | Self::Memories
+            | Self::Tables
+            | Self::Instances
+            | Self::Diagnostics => {
+                "this limit is fixed and the plugin must stay below it; report this to the plugin's author"
+            }
+        }
+    }
+}
+
+impl fmt::Display for LimitedResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MemoryBytes => "bytes of memory",
+            Self::TableElements => "table elements",
+            Self::Memories => "memories",
+            Self::Tables => "tables",
+            Self::Instances => "core instances",
+            Self::OutputBytes => "bytes of output",
+            Self::Diagnostics => "diagnostics",
+        })
+    }
 }
 
 fn backtrace(functions: &[String]) -> String {

@@ -1,33 +1,33 @@
-//! Certificates of authorities that the server trusts when it connects to others.
+//! The bundle of CA certificates that the server trusts for outgoing connections.
 //!
-//! In: texts from ConfigMaps. Out: one bundle in a fixed order, or what is wrong with which key. Only
-//! certificates are kept, so that nothing else of a ConfigMap is carried along.
+//! In: keys of ConfigMaps. Out: one PEM bundle in a fixed order, or which key is invalid. Anything
+//! other than certificates, such as a private key, is left out.
 
 use pem::{EncodeConfig, LineEnding, Pem};
 
-/// As much as a ConfigMap takes, with room for the rest of the object.
-const MOST_BYTES: usize = 1_000_000;
+/// Maximum size of the bundle: what a ConfigMap can hold, minus room for the rest of the object.
+const MAX_BYTES: usize = 1_000_000;
 const CERTIFICATE: &str = "CERTIFICATE";
 
-/// Certificates, checked and in PEM.
+/// Validated certificates in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustBundle(String);
+pub struct CaBundle(String);
 
 /// One key of a ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TrustSource<'a> {
+pub struct CaSource<'a> {
     /// Name of the ConfigMap.
     pub config_map: &'a str,
     /// The key.
     pub key: &'a str,
-    /// What it holds.
+    /// Its value.
     pub text: &'a str,
 }
 
-/// Why there is no bundle.
+/// Why the bundle is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A key holds something else.
+    /// A key contains no certificate.
     #[error("failed to find valid certificates in key {key:?} of ConfigMap {config_map:?}")]
     NoCertificate {
         /// Name of the ConfigMap.
@@ -35,32 +35,31 @@ pub enum Error {
         /// The key.
         key: String,
     },
-    /// A key holds something broken.
+    /// A certificate cannot be parsed.
     #[error("failed to parse X.509 certificate from key {key:?} of ConfigMap {config_map:?}")]
-    Broken {
+    Invalid {
         /// Name of the ConfigMap.
         config_map: String,
         /// The key.
         key: String,
     },
-    /// More than a ConfigMap takes.
-    #[error("the certificates have {0} bytes together, and a ConfigMap takes {MOST_BYTES}")]
+    /// The bundle does not fit in a ConfigMap.
+    #[error(
+        "the CA certificates have {0} bytes and exceed the limit of {MAX_BYTES}; remove some of them"
+    )]
     TooLarge(usize),
 }
 
-impl TrustBundle {
-    /// The bundle as text.
+impl CaBundle {
+    /// The bundle as PEM.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Puts together what a resource names, in its order, and what the platform offers to every
-    /// resource, in the order given. A broken key of the platform is left out: its author is nobody
-    /// who reads the status of this resource. Absent: there is no certificate at all.
-    pub fn new(
-        named: &[TrustSource<'_>],
-        platform: &[TrustSource<'_>],
-    ) -> Result<Option<Self>, Error> {
+    /// Joins the sources that the resource names and those that the platform provides to every
+    /// resource, in the given order. An invalid key of the platform is ignored, because the user of
+    /// the resource cannot fix it. `None` if there is no certificate.
+    pub fn new(named: &[CaSource<'_>], platform: &[CaSource<'_>]) -> Result<Option<Self>, Error> {
         let mut blocks = Vec::new();
         for source in named {
             blocks.extend(certificates(source)?);
@@ -78,21 +77,21 @@ impl TrustBundle {
                 .flatten(),
         );
         let text = blocks.join("\n");
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return Err(Error::TooLarge(text.len()));
         }
         Ok((!blocks.is_empty()).then_some(Self(text)))
     }
 }
 
-/// Every certificate of one key, written anew. An empty text has none, and that is no mistake.
-fn certificates(source: &TrustSource<'_>) -> Result<Vec<String>, Error> {
-    let &TrustSource {
+/// The certificates of one key, encoded again. An empty key has none and is valid.
+fn certificates(source: &CaSource<'_>) -> Result<Vec<String>, Error> {
+    let &CaSource {
         config_map,
         key,
         text,
     } = source;
-    let broken = || Error::Broken {
+    let invalid = || Error::Invalid {
         config_map: config_map.to_owned(),
         key: key.to_owned(),
     };
@@ -100,18 +99,18 @@ fn certificates(source: &TrustSource<'_>) -> Result<Vec<String>, Error> {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    for block in pem::parse_many(text).map_err(|_| broken())? {
+    for block in pem::parse_many(text).map_err(|_| invalid())? {
         if block.tag() != CERTIFICATE {
             continue;
         }
         let (rest, _) =
-            x509_parser::parse_x509_certificate(block.contents()).map_err(|_| broken())?;
+            x509_parser::parse_x509_certificate(block.contents()).map_err(|_| invalid())?;
         if !rest.is_empty() {
-            return Err(broken());
+            return Err(invalid());
         }
-        let bare = Pem::new(CERTIFICATE, block.contents());
+        let certificate = Pem::new(CERTIFICATE, block.contents());
         let config = EncodeConfig::new().set_line_ending(LineEnding::LF);
-        found.push(pem::encode_config(&bare, config));
+        found.push(pem::encode_config(&certificate, config));
     }
     if found.is_empty() {
         return Err(Error::NoCertificate {
@@ -134,41 +133,41 @@ mod tests {
         parameters.self_signed(&key).unwrap().pem()
     }
 
-    fn source<'a>(key: &'a str, text: &'a str) -> TrustSource<'a> {
-        TrustSource {
+    fn source<'a>(key: &'a str, text: &'a str) -> CaSource<'a> {
+        CaSource {
             config_map: "cas",
             key,
             text,
         }
     }
 
-    fn count(bundle: &TrustBundle) -> usize {
+    fn count(bundle: &CaBundle) -> usize {
         pem::parse_many(bundle.as_str()).unwrap().len()
     }
 
     #[test]
-    fn certificates_stand_in_the_order_of_their_keys_and_nothing_else_comes_along() {
+    fn certificates_have_the_order_of_their_keys_and_anything_else_is_left_out() {
         let (one, two) = (certificate("one.example"), certificate("two.example"));
         let key = KeyPair::generate().unwrap().serialize_pem();
-        let mixed = format!("# ours\n{one}\n{key}");
-        let bundle = TrustBundle::new(&[source("a", &mixed), source("b", &two)], &[]);
+        let mixed = format!("# comment\n{one}\n{key}");
+        let bundle = CaBundle::new(&[source("a", &mixed), source("b", &two)], &[]);
         let bundle = bundle.unwrap().unwrap();
         assert_eq!(count(&bundle), 2);
         assert!(!bundle.as_str().contains("PRIVATE"));
-        let turned = TrustBundle::new(&[source("b", &two), source("a", &mixed)], &[]);
-        assert_ne!(Some(bundle), turned.unwrap());
+        let reversed = CaBundle::new(&[source("b", &two), source("a", &mixed)], &[]);
+        assert_ne!(Some(bundle), reversed.unwrap());
     }
 
     #[test]
-    fn an_empty_key_is_no_mistake_and_a_key_without_certificates_is() {
+    fn an_empty_key_is_valid_and_a_key_without_certificates_is_not() {
         let one = certificate("one.example");
-        let both = TrustBundle::new(&[source("a", " \n"), source("b", &one)], &[]);
+        let both = CaBundle::new(&[source("a", " \n"), source("b", &one)], &[]);
         assert_eq!(count(&both.unwrap().unwrap()), 1);
         let key = KeyPair::generate().unwrap().public_key_pem();
         for text in ["hello", &key] {
-            let refused = TrustBundle::new(&[source("a", text)], &[]).unwrap_err();
+            let error = CaBundle::new(&[source("a", text)], &[]).unwrap_err();
             assert!(
-                refused
+                error
                     .to_string()
                     .contains("failed to find valid certificates")
             );
@@ -176,19 +175,19 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_certificate_is_named_by_its_key() {
+    fn the_error_for_an_invalid_certificate_names_its_key() {
         let text = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
-        let refused = TrustBundle::new(&[source("a", text)], &[]).unwrap_err();
+        let error = CaBundle::new(&[source("a", text)], &[]).unwrap_err();
         assert_eq!(
-            refused.to_string(),
+            error.to_string(),
             "failed to parse X.509 certificate from key \"a\" of ConfigMap \"cas\""
         );
     }
 
     #[test]
-    fn a_blank_or_broken_bundle_of_the_platform_stops_nobody() {
+    fn an_empty_or_invalid_bundle_of_the_platform_is_ignored() {
         assert_eq!(
-            TrustBundle::new(&[], &[source("a", ""), source("b", "x")]),
+            CaBundle::new(&[], &[source("a", ""), source("b", "x")]),
             Ok(None)
         );
     }

@@ -1,26 +1,25 @@
-//! The distributions that a resource can name, and what the operator knows about them.
+//! The distributions that a resource can refer to by name.
 //!
-//! The map is built in and can be overridden and extended by the operator's ConfigMap. A base that
-//! stands here is used when the image itself says nothing about its configuration.
+//! The map is built in. The operator's ConfigMap can override and extend it. Its base configurations
+//! are used for images without configuration labels.
 
 use std::collections::BTreeMap;
 
-/// A distribution as the operator knows it.
+/// A named distribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownDistribution {
-    /// The image that runs.
+    /// The server image.
     pub image: String,
-    /// The dialect of its configuration, where known.
+    /// The schema of its configuration, if known.
     pub schema: Option<String>,
-    /// Its configuration as YAML text, where the operator carries one.
+    /// Its base configuration as YAML, if the operator has one.
     pub base: Option<String>,
 }
 
-/// Release of the images that the built-in names stand for; the last one that the distributions
-/// were published under these names.
+/// Release of the built-in images: the last one that was published under these names.
 const RELEASE: &str = "0.7.1";
 
-/// The names built in.
+/// The built-in distributions.
 pub fn builtin() -> BTreeMap<String, KnownDistribution> {
     [
         (

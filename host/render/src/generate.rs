@@ -1,7 +1,7 @@
-//! From a checked resource and a base configuration to the server's file.
+//! Generates the server configuration from a checked resource and a base configuration.
 //!
-//! In: what the user asked for, the base, and the plugins. Out: the complete file, the variables and
-//! start-up hints that go with it, everything worth saying about it, and a receipt. The operator, the
+//! In: the resource, the base configuration and the plugins. Out: the complete file, the environment
+//! variables and startup options that it needs, diagnostics, and a receipt. The operator, the
 //! webhook, the command line and the shadow run of a candidate plugin all call [`generate`].
 
 mod requests;
@@ -9,244 +9,274 @@ mod variables;
 
 use std::collections::BTreeMap;
 
+use llsd_adapter_sdk::Outcome;
 use llsd_adapter_sdk::documents::{
     Counts, ExpansionRequest, Hints, ModelId, PlacedProvider, Startup, Variable,
 };
-use llsd_adapter_sdk::{Diagnostic, Outcome};
 use llsd_api::checked::Checked;
+use llsd_api::{Diagnostic, FieldPath, Severity};
 use serde_json::Value;
 
-use crate::adapter::{Adapter, Called, Fault};
-use crate::choose::{self, Choice, Reason, Undecided};
-use crate::{digest, order, yaml};
+use crate::adapter::{Adapter, Fault, Response};
+use crate::schema_selection::{SchemaError, SchemaSource, SelectedSchema, select_schema};
+use crate::{digest, key_order, yaml};
 
-pub use requests::Surroundings;
+pub use requests::PodContext;
 pub use variables::{PodVariable, ValueSource};
 
-/// What generation starts from.
+/// The inputs of [`generate`].
 pub struct Inputs<'a> {
-    /// What the user asked for.
+    /// The resource.
     pub checked: &'a Checked,
-    /// The distribution's own configuration, in its own order.
+    /// The base configuration, with its keys in their original order.
     pub base: &'a Value,
-    /// What is known about it from outside: labels, release, a stated schema.
+    /// What is known about the base configuration: labels, server release, an explicit schema.
     pub hints: &'a Hints,
-    /// Where the pod will find things, and what external images declare.
-    pub surroundings: &'a Surroundings,
+    /// Paths in the pod, and the packages of external providers.
+    pub pod_context: &'a PodContext,
 }
 
-/// A generated configuration and what it needs around it.
+/// A generated server configuration and everything that it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
-    /// The server's file, as text.
+    /// The server configuration as YAML.
     pub yaml: String,
-    /// The same as a value, in the order of the text.
+    /// The same as a value, with the keys in the same order.
     pub config: Value,
-    /// Variables that the pod must have.
+    /// Environment variables that the pod must have.
     pub variables: Vec<PodVariable>,
-    /// How to start the server with it.
+    /// How to start the server with this configuration.
     pub startup: Startup,
-    /// What the file holds.
+    /// Number of providers, models and so on in the configuration.
     pub counts: Counts,
-    /// The ids by which clients ask for the resource's models.
+    /// The model ids that clients use.
     pub models: Vec<ModelId>,
-    /// What its author should look at, sorted by field.
+    /// Warnings, sorted by field.
     pub warnings: Vec<Diagnostic>,
-    /// The dialect written.
+    /// Id of the schema of the configuration.
     pub schema: String,
-    /// What decided about the dialect.
-    pub reason: Reason,
-    /// Proof of what was done.
+    /// How the schema was selected.
+    pub schema_source: SchemaSource,
+    /// Which plugin generated it, from which input.
     pub receipt: Receipt,
 }
 
-/// Who made a configuration of what: enough to do it again elsewhere and compare.
+/// The plugin, input and output of a generation: enough to repeat it elsewhere and compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// Name of the plugin.
     pub plugin: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
     /// `sha256:…` of the component.
     pub component: String,
     /// `sha256:…` over the digests of all requests, in order.
     pub input: String,
-    /// `sha256:…` of the file.
+    /// `sha256:…` of the generated file.
     pub output: String,
     /// Fuel of all calls together.
     pub fuel: u64,
 }
 
-/// Why there is no configuration.
+/// Why [`generate`] failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// The resource asks for something that cannot be; everything found, warnings included.
-    #[error("the resource was refused")]
+pub enum GenerateError {
+    /// A plugin reported errors in the resource. Contains all diagnostics, including warnings.
+    #[error("the resource is invalid")]
     Rejected(Vec<Diagnostic>),
-    /// The dialect of the base is unknown or unsupported.
+    /// The schema of the base configuration is unknown, ambiguous or unsupported.
     #[error(transparent)]
-    Undecided(#[from] Undecided),
-    /// A plugin failed.
+    Schema(#[from] SchemaError),
+    /// A plugin call failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Generates the server's configuration.
-pub fn generate(adapters: &[&dyn Adapter], inputs: &Inputs<'_>) -> Result<Generated, Refusal> {
-    let Inputs {
-        checked,
-        base,
-        hints,
-        surroundings,
-    } = inputs;
-    let choice = choose::choose(adapters, base, hints)?;
-    let mut account = Account::default();
-
-    let Expanded { placed, wants } = expand(adapters, &choice, inputs, &mut account)?;
-    let request = requests::assembly(
-        checked,
-        placed,
-        &choice.schema.id,
-        hints,
-        base,
-        surroundings,
-    );
-    let answer = account.settle(choice.adapter.assemble(&request)?);
-    let Ok(Outcome {
-        output: assembly,
-        warnings,
-    }) = answer
-    else {
-        return Err(account.refuse(answer.err().unwrap_or_default()));
+/// Generates the server configuration.
+pub fn generate(
+    adapters: &[&dyn Adapter],
+    inputs: &Inputs<'_>,
+) -> Result<Generated, GenerateError> {
+    let selected = select_schema(adapters, inputs.base, inputs.hints)?;
+    let mut calls = CallLog::default();
+    let Expanded { providers, wants } = expand(adapters, &selected, inputs, &mut calls)?;
+    let request = requests::assembly(inputs, &selected.schema.id, providers);
+    let assembly = match calls.record(selected.adapter.assemble(&request)?) {
+        Ok(Outcome { output, warnings }) => {
+            calls.report(warnings);
+            output
+        }
+        Err(problems) => {
+            calls.report(problems);
+            return Err(calls.into_rejection());
+        }
     };
-    account.found.extend(warnings);
-    if account.is_refused() {
-        return Err(account.refuse(Vec::new()));
+    if calls.has_errors() {
+        return Err(calls.into_rejection());
     }
 
     let wanted = wants.into_iter().chain(assembly.variables);
-    let variables =
-        variables::resolve(checked, wanted).map_err(|problems| account.refuse(problems))?;
-    let config = order::like(base, Value::Object(assembly.config));
-    let text = yaml::write(&config);
-    let description = choice.adapter.description();
+    let variables = match variables::resolve(inputs.checked, wanted) {
+        Ok(variables) => variables,
+        Err(problems) => {
+            calls.diagnostics.extend(problems);
+            return Err(calls.into_rejection());
+        }
+    };
+    let config = key_order::like_base(inputs.base, Value::Object(assembly.config));
+    let yaml = yaml::write(&config);
     Ok(Generated {
         variables,
         startup: assembly.startup,
         counts: assembly.counts,
         models: assembly.models,
-        schema: choice.schema.id.clone(),
-        reason: choice.reason,
-        receipt: Receipt {
-            plugin: description.name.clone(),
-            version: description.version.clone(),
-            component: choice.adapter.digest().to_owned(),
-            input: digest::of(account.inputs.join("\n").as_bytes()),
-            output: digest::of(text.as_bytes()),
-            fuel: account.fuel,
-        },
-        warnings: account.into_findings(),
+        schema: selected.schema.id.clone(),
+        schema_source: selected.source,
+        receipt: calls.receipt(selected.adapter, &yaml),
+        warnings: calls.into_diagnostics(),
         config,
-        yaml: text,
+        yaml,
     })
 }
 
-/// What the plugins made of the provider entries: per API, and the variables wanted.
+/// The expanded provider entries by API, and the variables that they need.
 #[derive(Default)]
 struct Expanded {
-    placed: BTreeMap<String, Vec<PlacedProvider>>,
+    providers: BTreeMap<String, Vec<PlacedProvider>>,
     wants: Vec<Variable>,
 }
 
-/// Asks for every provider entry, so that all problems come at once.
+/// Expands every provider entry. Continues after an error, so that all errors are reported at once.
 fn expand(
     adapters: &[&dyn Adapter],
-    choice: &Choice<'_>,
+    selected: &SelectedSchema<'_>,
     inputs: &Inputs<'_>,
-    account: &mut Account,
-) -> Result<Expanded, Refusal> {
+    calls: &mut CallLog,
+) -> Result<Expanded, GenerateError> {
     let mut expanded = Expanded::default();
-    for request in requests::expansions(inputs.checked, &choice.schema.id, inputs.hints) {
-        let answer = account.settle(responsible(adapters, choice, &request).expand(&request)?);
-        match answer {
+    for request in requests::expansions(inputs.checked, &selected.schema.id, inputs.hints) {
+        let adapter = expanding_adapter(adapters, selected, &request);
+        match calls.record(adapter.expand(&request)?) {
             Ok(Outcome { output, warnings }) => {
-                account.found.extend(warnings);
+                calls.report(warnings);
                 expanded.wants.extend(output.wants.iter().cloned());
-                expanded
-                    .placed
-                    .entry(request.api)
-                    .or_default()
-                    .push(PlacedProvider {
-                        path: request.path,
-                        expansion: output,
-                    });
+                let providers = expanded.providers.entry(request.api).or_default();
+                providers.push(PlacedProvider {
+                    path: request.path,
+                    expansion: output,
+                });
             }
-            Err(problems) => account.found.extend(problems),
+            Err(problems) => calls.report(problems),
         }
     }
-    if account.is_refused() {
-        return Err(account.refuse(Vec::new()));
+    if calls.has_errors() {
+        return Err(std::mem::take(calls).into_rejection());
     }
     Ok(expanded)
 }
 
-/// The plugin that expands an entry: the schema's own, unless it does not know the provider and a
-/// provider pack does.
-fn responsible<'a>(
+/// The plugin that expands an entry: the schema adapter, or a provider pack if only that knows the
+/// provider.
+fn expanding_adapter<'a>(
     adapters: &[&'a dyn Adapter],
-    choice: &Choice<'a>,
+    selected: &SelectedSchema<'a>,
     request: &ExpansionRequest,
 ) -> &'a dyn Adapter {
-    let knows = |adapter: &dyn Adapter| {
-        let providers = &adapter.description().providers;
-        let known = providers
-            .get(&request.schema)
-            .and_then(|apis| apis.get(&request.api));
-        let wanted = &request.entry.provider;
-        known.is_some_and(|all| {
-            all.iter()
-                .any(|one| one.name == *wanted || one.provider_type == *wanted)
-        })
-    };
-    if knows(choice.adapter) {
-        return choice.adapter;
+    if knows_provider(selected.adapter, request) {
+        return selected.adapter;
     }
     adapters
         .iter()
         .copied()
-        .find(|adapter| !adapter.is_schema_adapter() && knows(*adapter))
-        .unwrap_or(choice.adapter)
+        .find(|adapter| !adapter.is_schema_adapter() && knows_provider(*adapter, request))
+        .unwrap_or(selected.adapter)
 }
 
-/// What the calls of one generation cost and found.
+/// Whether a plugin's description lists the provider of an entry, by its name or its type.
+fn knows_provider(adapter: &dyn Adapter, request: &ExpansionRequest) -> bool {
+    let wanted = &request.entry.provider;
+    let known = adapter
+        .description()
+        .providers
+        .get(&request.schema)
+        .and_then(|apis| apis.get(&request.api));
+    known.is_some_and(|providers| {
+        providers
+            .iter()
+            .any(|one| one.name == *wanted || one.provider_type == *wanted)
+    })
+}
+
+/// The inputs, fuel and diagnostics of all calls of one generation.
 #[derive(Default)]
-struct Account {
+struct CallLog {
     inputs: Vec<String>,
     fuel: u64,
-    found: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl Account {
-    fn settle<T>(&mut self, called: Called<T>) -> T {
-        self.inputs.push(called.input);
-        self.fuel += called.fuel;
-        called.answer
+impl CallLog {
+    /// Adds a call, and returns its output.
+    fn record<T>(&mut self, response: Response<T>) -> T {
+        self.inputs.push(response.input);
+        self.fuel += response.fuel;
+        response.output
     }
 
-    fn is_refused(&self) -> bool {
-        self.found
-            .iter()
-            .any(|one| one.severity == llsd_adapter_sdk::Severity::Error)
+    /// Adds the diagnostics of a plugin.
+    fn report(&mut self, diagnostics: Vec<llsd_adapter_sdk::Diagnostic>) {
+        self.diagnostics
+            .extend(diagnostics.into_iter().map(from_plugin));
     }
 
-    fn refuse(&mut self, problems: Vec<Diagnostic>) -> Refusal {
-        self.found.extend(problems);
-        Refusal::Rejected(std::mem::take(self).into_findings())
+    fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    fn into_findings(mut self) -> Vec<Diagnostic> {
-        self.found.sort();
-        self.found.dedup();
-        self.found
+    fn receipt(&self, adapter: &dyn Adapter, yaml: &str) -> Receipt {
+        let description = adapter.description();
+        Receipt {
+            plugin: description.name.clone(),
+            version: description.version.clone(),
+            component: adapter.digest().to_owned(),
+            input: digest::of(self.inputs.join("\n").as_bytes()),
+            output: digest::of(yaml.as_bytes()),
+            fuel: self.fuel,
+        }
+    }
+
+    fn into_rejection(self) -> GenerateError {
+        GenerateError::Rejected(self.into_diagnostics())
+    }
+
+    /// The diagnostics, sorted and without duplicates.
+    fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort();
+        self.diagnostics.dedup();
+        self.diagnostics
+    }
+}
+
+/// Converts a diagnostic of a plugin. In the contract, an empty field means the base configuration.
+fn from_plugin(diagnostic: llsd_adapter_sdk::Diagnostic) -> Diagnostic {
+    let llsd_adapter_sdk::Diagnostic {
+        field,
+        severity,
+        code,
+        problem,
+        fix,
+    } = diagnostic;
+    Diagnostic {
+        field: match field.as_str() {
+            "" => FieldPath::base_config(),
+            _ => FieldPath::from(field),
+        },
+        severity: match severity {
+            llsd_adapter_sdk::Severity::Error => Severity::Error,
+            llsd_adapter_sdk::Severity::Warning => Severity::Warning,
+        },
+        code,
+        problem,
+        fix,
     }
 }

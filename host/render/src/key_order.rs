@@ -1,12 +1,12 @@
-//! The order of keys in a generated file.
+//! The order of keys in the generated configuration.
 //!
-//! Plugins answer in canonical JSON, whose keys are sorted. People read the file next to the base it
-//! came from, so keys stand where the base has them and new ones where the server's own files have
-//! them. Lists are not touched: their order means something.
+//! Plugins return canonical JSON, whose keys are sorted. Users compare the generated file with its
+//! base, so keys have the order of the base, and new keys the order of the server's own files. Lists
+//! are not reordered, because their order is significant.
 
 use serde_json::{Map, Value};
 
-/// Keys in the order of the server's own files. What is not named here comes after, sorted.
+/// Keys in the order of the server's own files. Other keys come last, sorted.
 const CONVENTION: [&str; 31] = [
     "version",
     "distro_name",
@@ -41,8 +41,8 @@ const CONVENTION: [&str; 31] = [
     "server",
 ];
 
-/// Puts the keys of `value` in the order in which `base` has them, then in the usual order.
-pub fn like(base: &Value, value: Value) -> Value {
+/// Orders the keys of `value` like those of `base`, and new keys by [`CONVENTION`].
+pub fn like_base(base: &Value, value: Value) -> Value {
     match value {
         Value::Object(entries) => Value::Object(object(base.as_object(), entries)),
         Value::Array(items) => {
@@ -50,7 +50,7 @@ pub fn like(base: &Value, value: Value) -> Value {
             Value::Array(
                 items
                     .into_iter()
-                    .map(|item| like(counterpart(counterparts, &item), item))
+                    .map(|item| like_base(counterpart(counterparts, &item), item))
                     .collect(),
             )
         }
@@ -65,7 +65,7 @@ fn object(
     let mut ordered = Map::with_capacity(entries.len());
     for (key, counterpart) in base.into_iter().flatten() {
         if let Some(value) = entries.remove(key) {
-            ordered.insert(key.clone(), like(counterpart, value));
+            ordered.insert(key.clone(), like_base(counterpart, value));
         }
     }
     let mut rest: Vec<_> = entries
@@ -77,7 +77,7 @@ fn object(
     });
     ordered.extend(
         rest.into_iter()
-            .map(|(_, key, value)| (key, like(&Value::Null, value))),
+            .map(|(_, key, value)| (key, like_base(&Value::Null, value))),
     );
     ordered
 }
@@ -89,7 +89,7 @@ fn rank(key: &str) -> usize {
         .unwrap_or(CONVENTION.len())
 }
 
-/// The element of the base's list that is about the same thing: the one with the same id.
+/// The element of the base's list with the same id.
 fn counterpart<'a>(candidates: &'a [Value], item: &Value) -> &'a Value {
     const IDS: [&str; 4] = ["model_id", "shield_id", "toolgroup_id", "provider_id"];
     let own = IDS
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn keys_stand_where_the_base_has_them_and_new_ones_where_the_server_would() {
+    fn keys_have_the_order_of_the_base_and_new_ones_that_of_the_server() {
         let base = json!({"version": 2, "zebra": 1, "providers": {"inference": [{"provider_id": "${env.A:+a}", "config": {"y": 1, "x": 2}}]}});
         let value = json!({
             "apple": 1,
@@ -133,7 +133,7 @@ mod tests {
             "zebra": 1,
         });
         assert_eq!(
-            like(&base, value).to_string(),
+            like_base(&base, value).to_string(),
             json!({
                 "version": 2,
                 "zebra": 1,

@@ -1,22 +1,22 @@
-//! The pure core: a resource, a base configuration and plugin answers to desired objects.
+//! The pure core: turns a resource, a base configuration and plugins into Kubernetes objects.
 //!
-//! No client, clock, environment, randomness or async. Equal inputs give byte-equal output.
-//! [`generate`] makes the server's configuration; what calls plugins is behind [`adapter::Adapter`].
-//! [`objects::objects`] makes the Kubernetes objects around it.
+//! It uses no client, clock, environment, randomness or async. Equal inputs give byte-equal output.
+//! [`generate`] generates the server configuration; it calls plugins through [`adapter::Adapter`].
+//! [`objects::build_objects`] builds the Kubernetes objects.
 
 pub mod adapter;
-mod choose;
+pub mod ca_bundle;
 pub mod digest;
 pub mod distributions;
 mod generate;
+pub mod key_order;
 pub mod objects;
-pub mod order;
 mod provider_package;
-pub mod trust;
+mod schema_selection;
 pub mod yaml;
 
-pub use choose::{Reason, Undecided};
 pub use generate::{
-    Generated, Inputs, PodVariable, Receipt, Refusal, Surroundings, ValueSource, generate,
+    GenerateError, Generated, Inputs, PodContext, PodVariable, Receipt, ValueSource, generate,
 };
 pub use provider_package::ProviderPackage;
+pub use schema_selection::{SchemaError, SchemaSource};

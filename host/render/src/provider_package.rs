@@ -1,30 +1,30 @@
-//! What the image of an external provider declares about itself.
+//! The `ProviderPackage` document in the image of an external provider.
 
 use serde::Deserialize;
 
-/// The declaration, as far as the server's configuration needs it.
+/// The fields of the document that the server configuration needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderPackage {
     /// The provider's type: `remote::custom`.
     pub provider_type: String,
-    /// The API that it serves, in the server's spelling.
+    /// The API that it implements, in the server's spelling.
     pub api: String,
     /// The Python module that the server imports.
     pub module: String,
 }
 
-/// Why a text declares no provider.
+/// Why a document is not a valid `ProviderPackage`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not the document expected.
-    #[error("this is no ProviderPackage: {0}")]
+    /// It cannot be parsed.
+    #[error("failed to parse the ProviderPackage: {0}")]
     Unreadable(String),
     /// Another kind of document.
-    #[error("kind is {0:?} and must be \"ProviderPackage\"")]
+    #[error("kind must be \"ProviderPackage\", not {0:?}")]
     WrongKind(String),
-    /// A type that no server takes.
+    /// The provider type is invalid.
     #[error(
-        "spec.providerType is {0:?}; write remote::<name> or inline::<name>, with lower-case letters, digits and hyphens"
+        "spec.providerType {0:?} is invalid; use remote::<name> or inline::<name>, with lower-case letters, digits and hyphens in the name"
     )]
     WrongType(String),
 }
@@ -44,7 +44,7 @@ struct Spec {
 }
 
 impl ProviderPackage {
-    /// Reads `lls-provider-spec.yaml`.
+    /// Parses `lls-provider-spec.yaml`.
     pub fn read(text: &str) -> Result<Self, Error> {
         let Document { kind, spec } =
             serde_saphyr::from_str(text).map_err(|error| Error::Unreadable(error.to_string()))?;
@@ -55,13 +55,13 @@ impl ProviderPackage {
             .provider_type
             .strip_prefix("remote::")
             .or_else(|| spec.provider_type.strip_prefix("inline::"));
-        let plain = |name: &str| {
+        let is_valid = |name: &str| {
             !name.is_empty()
                 && name
                     .chars()
                     .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         };
-        if !name.is_some_and(plain) {
+        if !name.is_some_and(is_valid) {
             return Err(Error::WrongType(spec.provider_type));
         }
         Ok(Self {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_declaration_gives_type_api_and_module() {
+    fn the_type_api_and_module_are_parsed() {
         let text = "kind: ProviderPackage\nspec: {packageName: my-provider, providerType: remote::custom, api: inference}";
         let package = ProviderPackage::read(text).unwrap();
         assert_eq!(
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_no_server_takes_is_refused() {
+    fn an_invalid_type_or_kind_is_an_error() {
         let text =
             "kind: ProviderPackage\nspec: {packageName: p, providerType: custom, api: inference}";
         assert!(matches!(

@@ -1,143 +1,228 @@
-//! Which dialect a base is written in, and which plugin serves it.
+//! Selects the schema of a base configuration, and the plugin that implements it.
 //!
-//! First answer wins: a schema that somebody stated, then the release of the server, then what the
-//! plugins recognise in the base. Several candidates are a question to the user, never a guess.
+//! The first of these that is known decides: an explicit schema, the release of the server, the
+//! plugins' detection. If several schemas are possible, the user must choose; nothing is guessed.
+//!
+//! The candidates of all plugins are compared on one scale: the points against each of them (see
+//! [`Candidate`]). A plugin that does not weigh, because it is older than the points, is neither
+//! preferred nor outvoted: its candidate is selected only when it is the only one.
 
-use llsd_adapter_sdk::Detection;
 use llsd_adapter_sdk::documents::{Hints, ServedSchema};
+use llsd_adapter_sdk::{Candidate, Detection, Release};
 use serde_json::Value;
 
-use crate::adapter::Adapter;
-use crate::generate::Refusal;
+use crate::adapter::{Adapter, Fault};
+use crate::generate::GenerateError;
 
-/// The dialect, the plugin that serves it, and why.
+/// The selected schema, its plugin, and how it was selected.
 #[derive(Clone, Copy)]
-pub(crate) struct Choice<'a> {
-    /// The plugin.
+pub(crate) struct SelectedSchema<'a> {
     pub(crate) adapter: &'a dyn Adapter,
-    /// The dialect.
     pub(crate) schema: &'a ServedSchema,
-    /// What decided.
-    pub(crate) reason: Reason,
+    pub(crate) source: SchemaSource,
 }
 
-/// What decided about the dialect.
+/// How the schema was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The resource, the distribution map or a label names the schema.
+pub enum SchemaSource {
+    /// By its id in the resource, in the distribution map or in a label of the image.
     Stated,
-    /// The release of the server package is known.
+    /// By the release of the server package.
     ServerVersion,
-    /// A plugin recognised the base.
+    /// By a plugin that recognised the base configuration.
     Detected,
 }
 
-/// Why no dialect was chosen.
+/// Why no schema was selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Undecided {
-    /// Nobody serves what was named, or nobody recognises the base.
+pub enum SchemaError {
+    /// No plugin implements the schema or release, or none recognises the base configuration.
     #[error("Unsupported config.yaml version {found}. Supported versions: {}", .supported.join(", "))]
     Unsupported {
-        /// The schema id or release named, or what the base looks like.
+        /// The schema id or release, or what the base configuration looks like.
         found: String,
         /// Every schema id of the installed plugins.
         supported: Vec<String>,
     },
-    /// The base could be written in several.
-    #[error("the base configuration could be written in any of {}; name one in spec.distribution.schema, or label the image with io.llamastack.config.schema", .0.join(", "))]
-    Ambiguous(Vec<String>),
+    /// The base configuration matches several schemas, or one of the installed plugins and others.
+    #[error("the base configuration matches {}; set spec.distribution.schema to the right one, label the image with io.llamastack.config.schema, or pass --schema or --server-version to llsd", describe(.0))]
+    Ambiguous(Vec<Candidate>),
 }
 
-/// Chooses among the plugins; where two serve a schema, the first of them.
-pub(crate) fn choose<'a>(
+/// The candidates, with the keys that tell them apart.
+fn describe(candidates: &[Candidate]) -> String {
+    let list = |verb: &str, keys: &[String]| {
+        let keys: Vec<String> = keys
+            .iter()
+            .take(LISTED_KEYS)
+            .map(|key| clean(key))
+            .collect();
+        (!keys.is_empty()).then(|| format!("{verb} {}", keys.join(", ")))
+    };
+    let one = |candidate: &Candidate| {
+        let reasons: Vec<String> = [
+            list("reads", &candidate.supports),
+            list("ignores", &candidate.contradicts),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if reasons.is_empty() {
+            candidate.schema.clone()
+        } else {
+            format!("{} ({})", candidate.schema, reasons.join("; "))
+        }
+    };
+    let all: Vec<String> = candidates.iter().map(one).collect();
+    match all.as_slice() {
+        [only] => format!("{only} and schemas that no installed plugin implements"),
+        _ => format!("several schemas: {}", all.join(", ")),
+    }
+}
+
+/// How many keys are listed for and against a candidate.
+const LISTED_KEYS: usize = 4;
+
+/// A key as a plugin names it, without control characters and not longer than a line.
+fn clean(key: &str) -> String {
+    key.chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
+/// Selects a schema. If two plugins implement it, the first one is used.
+pub(crate) fn select_schema<'a>(
     adapters: &[&'a dyn Adapter],
     base: &Value,
     hints: &Hints,
-) -> Result<Choice<'a>, Refusal> {
-    let served = || {
-        adapters
-            .iter()
-            .copied()
-            .filter(|adapter| adapter.is_schema_adapter())
-            .flat_map(|adapter| {
-                adapter
-                    .description()
-                    .schemas
-                    .iter()
-                    .map(move |schema| (adapter, schema))
-            })
-    };
-    let unsupported = |found: &str| {
-        Refusal::Undecided(Undecided::Unsupported {
-            found: found.to_owned(),
-            supported: unique(served().map(|(_, schema)| schema.id.clone())),
-        })
-    };
-    let find = |reason, is: &dyn Fn(&ServedSchema) -> bool| {
-        served()
-            .find(|(_, schema)| is(schema))
-            .map(|(adapter, schema)| Choice {
-                adapter,
-                schema,
-                reason,
-            })
-    };
-
+) -> Result<SelectedSchema<'a>, GenerateError> {
     if let Some(stated) = &hints.schema {
-        return find(Reason::Stated, &|schema| schema.id == *stated)
-            .ok_or_else(|| unsupported(stated));
+        return Ok(find_schema(
+            adapters,
+            SchemaSource::Stated,
+            stated,
+            |schema| schema.id == *stated,
+        )?);
     }
-    // What is no number, such as `latest`, says nothing about the release.
-    let numbered = |version: &&String| !release(version).is_empty();
-    if let Some(version) = hints.server_version.as_ref().filter(numbered) {
-        // The release alone does not say the product: llama-stack and ogx number differently, and
-        // their ranges do not meet.
-        if let Some(choice) = find(Reason::ServerVersion, &|schema| includes(schema, version)) {
-            return Ok(choice);
+    // A version without a number, such as `latest`, is ignored.
+    let version = hints.server_version.as_deref();
+    if let Some((version, release)) = version.and_then(|v| Some((v, Release::parse(v)?))) {
+        // The product is not needed: the release ranges of llama-stack and ogx do not overlap.
+        let source = SchemaSource::ServerVersion;
+        return Ok(find_schema(adapters, source, version, |schema| {
+            includes(schema, release)
+        })?);
+    }
+    let (mut candidates, is_certain) = detect(adapters, base, hints)?;
+    match candidates.as_slice() {
+        [] => Err(unsupported(adapters, "(not recognised)").into()),
+        [one] if is_certain => {
+            let id = &one.schema;
+            Ok(find_schema(
+                adapters,
+                SchemaSource::Detected,
+                id,
+                |schema| schema.id == *id,
+            )?)
         }
-        return Err(unsupported(version));
+        _ => {
+            candidates.sort_by_key(|candidate| candidate.points);
+            Err(SchemaError::Ambiguous(candidates).into())
+        }
     }
-    let mut candidates = Vec::new();
+}
+
+/// The first schema that matches. `found` describes it in the error.
+fn find_schema<'a>(
+    adapters: &[&'a dyn Adapter],
+    source: SchemaSource,
+    found: &str,
+    matches: impl Fn(&ServedSchema) -> bool,
+) -> Result<SelectedSchema<'a>, SchemaError> {
+    schemas(adapters)
+        .find(|(_, schema)| matches(schema))
+        .map(|(adapter, schema)| SelectedSchema {
+            adapter,
+            schema,
+            source,
+        })
+        .ok_or_else(|| unsupported(adapters, found))
+}
+
+/// The candidates of all plugins that no other candidate clearly beats, and whether a plugin is
+/// certain of every one of them. A plugin that knows of other schemas is not, even if it offers one.
+fn detect(
+    adapters: &[&dyn Adapter],
+    base: &Value,
+    hints: &Hints,
+) -> Result<(Vec<Candidate>, bool), Fault> {
+    let hints = Hints {
+        weigh: true,
+        ..hints.clone()
+    };
+    let mut all: Vec<(Candidate, bool)> = Vec::new();
     for adapter in adapters
         .iter()
         .filter(|adapter| adapter.is_schema_adapter())
     {
-        match adapter.detect(base, hints)?.answer {
-            Detection::One(id) => candidates.push(id),
-            Detection::OneOf(ids) => candidates.extend(ids),
-            Detection::None => {}
+        let (ids, is_certain) = match adapter.detect(base, &hints)?.output {
+            Detection::One(id) => (vec![id], true),
+            Detection::OneOf(ids) => (ids, false),
+            Detection::None => continue,
+        };
+        for candidate in ids.iter().map(|id| Candidate::parse(id)) {
+            if !all
+                .iter()
+                .any(|(known, _)| known.schema == candidate.schema)
+            {
+                all.push((candidate, is_certain));
+            }
         }
     }
-    let candidates = unique(candidates);
-    match candidates.as_slice() {
-        [] => Err(unsupported("(not recognised)")),
-        [one] => {
-            find(Reason::Detected, &|schema| schema.id == *one).ok_or_else(|| unsupported(one))
-        }
-        _ => Err(Undecided::Ambiguous(candidates).into()),
+    let is_beaten = |candidate: &Candidate| {
+        let mut others = all.iter().map(|(other, _)| other);
+        others.any(|other| other.clearly_beats(candidate))
+    };
+    let left: Vec<_> = all
+        .iter()
+        .filter(|(candidate, _)| !is_beaten(candidate))
+        .cloned()
+        .collect();
+    let is_certain = left.iter().all(|(_, is_certain)| *is_certain);
+    Ok((
+        left.into_iter().map(|(candidate, _)| candidate).collect(),
+        is_certain,
+    ))
+}
+
+fn unsupported(adapters: &[&dyn Adapter], found: &str) -> SchemaError {
+    SchemaError::Unsupported {
+        found: found.to_owned(),
+        supported: unique(schemas(adapters).map(|(_, schema)| schema.id.clone())),
     }
 }
 
-/// Whether a release lies in the range of a dialect.
-fn includes(schema: &ServedSchema, version: &str) -> bool {
-    let version = release(version);
-    let newest = schema
+/// Every schema of the schema adapters, with its plugin.
+fn schemas<'a>(
+    adapters: &[&'a dyn Adapter],
+) -> impl Iterator<Item = (&'a dyn Adapter, &'a ServedSchema)> {
+    adapters
+        .iter()
+        .copied()
+        .filter(|adapter| adapter.is_schema_adapter())
+        .flat_map(|adapter| {
+            let schemas = &adapter.description().schemas;
+            schemas.iter().map(move |schema| (adapter, schema))
+        })
+}
+
+/// Whether the range of a schema includes a release.
+fn includes(schema: &ServedSchema, release: Release) -> bool {
+    let bound = |text: &str| Release::parse_bound(text);
+    let is_before_end = schema
         .before
         .as_deref()
-        .is_none_or(|before| version < release(before));
-    version >= release(&schema.from) && newest
-}
-
-/// `0.7.3rc1` and `v0.7.3` count as `0.7.3`; empty: there is no number.
-fn release(text: &str) -> Vec<u64> {
-    text.trim()
-        .trim_start_matches('v')
-        .split('.')
-        .map_while(|part| {
-            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse().ok()
-        })
-        .collect()
+        .and_then(bound)
+        .is_none_or(|before| release < before);
+    is_before_end && bound(&schema.from).is_some_and(|from| release >= from)
 }
 
 fn unique(ids: impl IntoIterator<Item = String>) -> Vec<String> {

@@ -1,9 +1,9 @@
-//! The server's YAML, read as the server reads it and written so that it reads the same.
+//! Reads and writes YAML with the server's rules.
 //!
-//! The server is Python and its reader is YAML 1.1: `yes` is a boolean, `017` is fifteen, `1e5` is a
-//! text. A base configuration that was read by other rules would come out with another meaning, so
-//! plain scalars are resolved here by the server's rules ([`scalar`]). Writing is serde-saphyr's,
-//! which quotes everything that either version of YAML could mistake.
+//! The server is written in Python and reads YAML 1.1: `yes` is a boolean, `017` is fifteen, `1e5` is
+//! a string. Reading a base configuration with other rules would change its meaning, so [`scalar`]
+//! resolves plain scalars with the server's rules. serde-saphyr writes YAML; it quotes every string
+//! that a YAML 1.1 or 1.2 reader could read as something else.
 
 mod scalar;
 
@@ -12,40 +12,42 @@ use std::collections::BTreeMap;
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-/// Deeper nesting than any configuration has; the sandboxed reader behind us recurses.
+/// Maximum nesting: more than any configuration has. Plugins parse the result recursively.
 const MAX_DEPTH: usize = 64;
 
-/// More nodes than any configuration has, aliases counted each time they are used.
+/// Maximum number of nodes: more than any configuration has. Aliases count each time.
 const MAX_NODES: usize = 200_000;
 
-/// Why a text is not a server configuration.
+/// Why a file is not a valid server configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not YAML at all.
+    /// The file is not valid YAML.
     #[error("line {line}: {problem}")]
     Syntax {
-        /// Line, from one.
+        /// Line number, starting at 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         problem: String,
     },
-    /// YAML, but nothing that a server configuration can hold.
-    #[error("line {line}: {what} cannot stand in a server configuration")]
-    Unfit {
-        /// Line, from one.
+    /// A YAML feature that a server configuration cannot contain.
+    #[error("line {line}: a server configuration cannot contain {what}")]
+    Unsupported {
+        /// Line number, starting at 1.
         line: usize,
-        /// What stands there.
+        /// The unsupported value.
         what: String,
     },
-    /// Nested too deeply, or grown too large through aliases.
-    #[error("larger or more deeply nested than any server configuration")]
+    /// The file has too many nodes, for example because of aliases, or is nested too deeply.
+    #[error(
+        "the file exceeds the limit of {MAX_NODES} nodes or {MAX_DEPTH} levels; make it smaller"
+    )]
     TooLarge,
-    /// No document, or more than one.
-    #[error("holds {0} YAML documents instead of one")]
+    /// The file does not contain exactly one document.
+    #[error("the file must contain one YAML document, not {0}")]
     Documents(usize),
 }
 
-/// Reads one document by the server's rules.
+/// Reads one document with the server's rules.
 pub fn read(text: &str) -> Result<Value, Error> {
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
@@ -53,7 +55,7 @@ pub fn read(text: &str) -> Result<Value, Error> {
             line: error.marker().line(),
             problem: error.info().to_owned(),
         })?;
-        reader.take(event, span.start.line())?;
+        reader.read_event(event, span.start.line())?;
     }
     match reader.documents.len() {
         1 => Ok(reader.documents.remove(0)),
@@ -61,18 +63,18 @@ pub fn read(text: &str) -> Result<Value, Error> {
     }
 }
 
-/// Writes a value so that YAML 1.1 and 1.2 readers both read it back unchanged.
+/// Writes a value so that both YAML 1.1 and 1.2 readers read the same value.
 ///
-/// A JSON value always has a YAML text; the error type of the writer speaks of other inputs.
+/// Writing a JSON value cannot fail; the writer's error is for other types.
 pub fn write(value: &Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
 }
 
-/// A key of a mapping whose value is still to come.
+/// A key of a mapping, before its value is read.
 enum Key {
-    /// A plain `<<`: the value is merged into the mapping.
+    /// A merge key, which is a plain `<<`.
     Merge,
-    Text(String),
+    Name(String),
 }
 
 /// A collection that is being read.
@@ -98,13 +100,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), Error> {
+    fn read_event(&mut self, event: Event<'_>, line: usize) -> Result<(), Error> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain;
                 let tag = tag.map(|tag| tag.to_string());
                 let value = scalar::resolve(&text, plain, tag.as_deref())
-                    .map_err(|what| Error::Unfit { line, what })?;
+                    .map_err(|what| Error::Unsupported { line, what })?;
                 if plain
                     && text == "<<"
                     && let Some(Open::Map {
@@ -137,10 +139,14 @@ impl Reader {
                 None => Ok(()),
             },
             Event::Alias(id) => {
-                let value = self.anchors.get(&id).cloned().ok_or_else(|| Error::Unfit {
-                    line,
-                    what: "an alias of something that contains it".to_owned(),
-                })?;
+                let value = self
+                    .anchors
+                    .get(&id)
+                    .cloned()
+                    .ok_or_else(|| Error::Unsupported {
+                        line,
+                        what: "an alias that refers to itself".to_owned(),
+                    })?;
                 self.nodes += count(&value);
                 self.put(value, 0, line)
             }
@@ -174,9 +180,9 @@ impl Reader {
                 key,
                 ..
             }) => match key.take() {
-                None => *key = Some(Key::Text(key_text(value, line)?)),
+                None => *key = Some(Key::Name(key_name(value, line)?)),
                 Some(Key::Merge) => merges.push(value),
-                Some(Key::Text(name)) => {
+                Some(Key::Name(name)) => {
                     entries.insert(name, value);
                 }
             },
@@ -185,20 +191,20 @@ impl Reader {
     }
 }
 
-/// Keys that the server would read as numbers or booleans stay what they look like: no release has
-/// a key that is not a text.
-fn key_text(key: Value, line: usize) -> Result<String, Error> {
+/// Keys are always strings. The server's reader would read some as numbers or booleans, but no release
+/// has such a key.
+fn key_name(key: Value, line: usize) -> Result<String, Error> {
     match key {
         Value::String(text) => Ok(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(key.to_string()),
-        Value::Array(_) | Value::Object(_) => Err(Error::Unfit {
+        Value::Array(_) | Value::Object(_) => Err(Error::Unsupported {
             line,
             what: "a list or a mapping as a key".to_owned(),
         }),
     }
 }
 
-/// `<<: *defaults`: what the mapping says itself wins over what it merges.
+/// Merges `<<: *defaults`. The mapping's own keys take precedence.
 fn merged(mut entries: Map<String, Value>, merges: Vec<Value>) -> Map<String, Value> {
     for merge in merges {
         let sources = match merge {
@@ -234,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn plain_scalars_mean_what_the_server_takes_them_for() {
-        // Each pair was checked against PyYAML's safe loader.
+    fn plain_scalars_are_read_as_the_server_reads_them() {
+        // Each pair was verified with the safe loader of PyYAML.
         for (text, expected) in [
             ("yes", json!(true)),
             ("Off", json!(false)),
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_text_reads_back_whatever_it_looks_like() {
+    fn every_written_string_reads_back_as_the_same_string() {
         let texts = [
             "yes",
             "n",
@@ -296,10 +302,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_configuration_is_refused_with_its_line() {
+    fn an_unsupported_value_is_an_error_with_its_line() {
         assert_eq!(
             read("a: 1\nb: .nan").unwrap_err().to_string(),
-            "line 2: the number .nan cannot stand in a server configuration"
+            "line 2: a server configuration cannot contain the number .nan"
         );
         assert_eq!(read("a: 1\n---\nb: 2").unwrap_err(), Error::Documents(2));
         assert_eq!(read("").unwrap_err(), Error::Documents(0));
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_cannot_blow_the_document_up() {
+    fn nested_aliases_exceed_the_node_limit() {
         let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for level in 1..9 {
             let below = format!("*a{}", level - 1);

@@ -1,6 +1,6 @@
-//! Generation with a real adapter, compiled natively: every sample, and what is refused.
+//! Generation with a real adapter, compiled natively: every sample, and the errors.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod native;
 
@@ -10,20 +10,20 @@ use llsd_adapter_sdk::documents::Hints;
 use llsd_api::Checked;
 use llsd_api::checked::{ConfigSource, ServerSource};
 use llsd_render::{
-    Generated, Inputs, Reason, Refusal, Surroundings, distributions, generate, yaml,
+    GenerateError, Generated, Inputs, PodContext, SchemaSource, distributions, generate, yaml,
 };
 use native::Native;
 use serde_json::Value;
 
-/// The resource among the documents of a file.
+/// The LlamaStackDistribution among the documents of a file.
 fn checked(text: &str) -> Checked {
     let documents = text.split("\n---\n").map(|one| yaml::read(one).unwrap());
-    let ours = |one: &Value| one["kind"] == llsd_api::KIND;
-    let document = documents.into_iter().find(ours).unwrap();
-    llsd_api::review(document).result.unwrap()
+    let is_distribution = |one: &Value| one["kind"] == llsd_api::KIND;
+    let document = documents.into_iter().find(is_distribution).unwrap();
+    llsd_api::check_document(document).result.unwrap()
 }
 
-fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Refusal> {
+fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, GenerateError> {
     let hints = Hints {
         schema: schema.map(str::to_owned),
         ..Hints::default()
@@ -31,20 +31,20 @@ fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Refus
     generated_with(checked, &hints)
 }
 
-fn generated_with(checked: &Checked, hints: &Hints) -> Result<Generated, Refusal> {
+fn generated_with(checked: &Checked, hints: &Hints) -> Result<Generated, GenerateError> {
     let starter = &distributions::builtin()["starter"];
     let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
     let inputs = Inputs {
         checked,
         base: &base,
         hints,
-        surroundings: &Surroundings::with_unread_images(checked),
+        pod_context: &PodContext::with_placeholder_packages(checked),
     };
     generate(&[&Native::new()], &inputs)
 }
 
 #[test]
-fn every_sample_generates_and_always_the_same() {
+fn every_sample_generates_and_detection_gives_the_same_output() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let mut count = 0;
     for entry in std::fs::read_dir(samples).unwrap() {
@@ -67,42 +67,46 @@ fn every_sample_generates_and_always_the_same() {
 }
 
 #[test]
-fn a_release_decides_however_it_is_written_and_what_is_no_release_decides_nothing() {
+fn a_server_version_selects_the_schema_and_one_without_a_number_is_ignored() {
     let checked = checked(include_str!("../../../samples/minimal.yaml"));
-    let decided = |version: &str| {
+    let source = |version: &str| {
         let hints = Hints {
             server_version: Some(version.to_owned()),
             ..Hints::default()
         };
-        generated_with(&checked, &hints).map(|generated| generated.reason)
+        generated_with(&checked, &hints).map(|generated| generated.schema_source)
     };
     for version in ["0.7.1", "v0.7.1", " 0.7.1\n", "0.7.3rc1"] {
         assert_eq!(
-            decided(version).unwrap(),
-            Reason::ServerVersion,
+            source(version).unwrap(),
+            SchemaSource::ServerVersion,
             "{version}"
         );
     }
     for version in ["latest", "main", ""] {
-        assert_eq!(decided(version).unwrap(), Reason::Detected, "{version}");
+        assert_eq!(
+            source(version).unwrap(),
+            SchemaSource::Detected,
+            "{version}"
+        );
     }
-    let refused = decided("v9.9").unwrap_err();
-    assert!(matches!(refused, Refusal::Undecided(_)), "{refused}");
+    let error = source("v9.9").unwrap_err();
+    assert!(matches!(error, GenerateError::Schema(_)), "{error}");
 }
 
 #[test]
-fn what_the_adapter_refuses_and_what_nobody_serves_are_told_apart() {
+fn an_invalid_resource_and_an_unsupported_schema_are_different_errors() {
     let spec = |provider: &str| {
         checked(&format!(
             "{{apiVersion: llamastack.io/v1alpha2, kind: LlamaStackDistribution, metadata: {{name: a}}, \
              spec: {{distribution: {{name: starter}}, providers: {{inference: {{provider: {provider}}}}}}}}}"
         ))
     };
-    let Err(Refusal::Rejected(found)) = generated(&spec("vlm"), None) else {
-        panic!("no provider has that type");
+    let Err(GenerateError::Rejected(found)) = generated(&spec("vlm"), None) else {
+        panic!("the provider type does not exist");
     };
-    assert_eq!(found[0].field, "spec.providers.inference.provider");
-    let refused = generated(&spec("vllm"), Some("acme/1.0")).unwrap_err();
-    assert!(matches!(refused, Refusal::Undecided(_)), "{refused}");
-    assert!(refused.to_string().contains("acme/1.0"), "{refused}");
+    assert_eq!(found[0].field.as_str(), "spec.providers.inference.provider");
+    let error = generated(&spec("vllm"), Some("acme/1.0")).unwrap_err();
+    assert!(matches!(error, GenerateError::Schema(_)), "{error}");
+    assert!(error.to_string().contains("acme/1.0"), "{error}");
 }

@@ -1,18 +1,19 @@
-//! Every object of a resource, as a whole: a change of one byte is a change of somebody's pods.
+//! Snapshots of all objects of a resource: a change of one byte would replace pods.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failure fails the test")]
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use llsd_adapter_sdk::documents::{Counts, Part, ReadAs, Startup};
-use llsd_api::checked::{Checked, Reference, review};
-use llsd_api::{FieldPath, Rejections};
+use llsd_api::checked::{Checked, Reference, check_document};
+use llsd_api::{Diagnostics, FieldPath};
+use llsd_render::ca_bundle::{CaBundle, CaSource};
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner, objects,
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner,
+    build_objects,
 };
-use llsd_render::trust::{TrustBundle, TrustSource};
-use llsd_render::{Generated, PodVariable, Reason, Receipt, ValueSource};
+use llsd_render::{Generated, PodVariable, Receipt, SchemaSource, ValueSource};
 use serde_json::{Value, json};
 
 const IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1";
@@ -55,7 +56,7 @@ fn the_objects_of_a_resource_with_storage_secrets_and_several_pods() {
 }
 
 #[test]
-fn a_resource_that_asks_for_nothing_gets_the_pods_of_the_first_operator_with_more_time_to_start() {
+fn a_minimal_resource_gets_the_pods_of_llama_stack_k8s_operator_with_a_longer_startup_probe() {
     let checked = checked(json!({
         "apiVersion": "llamastack.io/v1alpha2",
         "kind": "LlamaStackDistribution",
@@ -69,7 +70,7 @@ fn a_resource_that_asks_for_nothing_gets_the_pods_of_the_first_operator_with_mor
 }
 
 #[test]
-fn the_objects_of_a_server_with_tls_that_is_exposed_and_guarded() {
+fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
     let checked = checked(with(json!({
         "networking": {
             "port": 8443,
@@ -89,7 +90,7 @@ fn the_objects_of_a_server_with_tls_that_is_exposed_and_guarded() {
         image_user: Some("1001:0"),
         ..inputs(&checked, &plan, &cluster, &derived)
     };
-    golden("exposed", &objects(&inputs).unwrap());
+    golden("exposed", &build_objects(&inputs).unwrap());
 
     let openshift = Cluster {
         has_routes: true,
@@ -100,11 +101,11 @@ fn the_objects_of_a_server_with_tls_that_is_exposed_and_guarded() {
         cluster: &openshift,
         ..inputs
     };
-    golden("openshift", &objects(&inputs).unwrap());
+    golden("openshift", &build_objects(&inputs).unwrap());
 }
 
 #[test]
-fn the_objects_of_a_server_that_scales_by_load() {
+fn the_objects_of_a_server_with_an_autoscaler() {
     let checked = checked(with(json!({
         "workload": {
             "replicas": 2,
@@ -119,7 +120,7 @@ fn the_objects_of_a_server_that_scales_by_load() {
 }
 
 #[test]
-fn the_objects_of_a_server_with_authorities_and_a_connection_taken_apart() {
+fn the_objects_of_a_server_with_a_ca_bundle_and_a_derived_secret() {
     let checked = checked(with(json!({})));
     let part = PodVariable {
         name: "LLSD_SQL_HOST".to_owned(),
@@ -128,19 +129,19 @@ fn the_objects_of_a_server_with_authorities_and_a_connection_taken_apart() {
     };
     let plan = generated(vec![part]);
     let derived = DerivedValues([("LLSD_SQL_HOST".to_owned(), "db".to_owned())].into());
-    let text = include_str!("authority.pem");
-    let source = TrustSource {
+    let text = include_str!("ca.pem");
+    let source = CaSource {
         config_map: "cas",
         key: "ca.crt",
         text,
     };
-    let trust = TrustBundle::new(&[source], &[]).unwrap();
+    let bundle = CaBundle::new(&[source], &[]).unwrap();
     let cluster = Cluster::default();
     let inputs = ObjectInputs {
-        trust: trust.as_ref(),
+        ca_bundle: bundle.as_ref(),
         ..inputs(&checked, &plan, &cluster, &derived)
     };
-    golden("trusting", &objects(&inputs).unwrap());
+    golden("ca_bundle", &build_objects(&inputs).unwrap());
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn the_digest_on_a_secret_does_not_depend_on_its_values() {
     let (cluster, plan) = (Cluster::default(), generated(Vec::new()));
     let digest = |value: &str| {
         let derived = DerivedValues([("A".to_owned(), value.to_owned())].into());
-        let desired = objects(&inputs(&checked, &plan, &cluster, &derived)).unwrap();
+        let desired = build_objects(&inputs(&checked, &plan, &cluster, &derived)).unwrap();
         let secret = desired.children().find(|one| one.kind == Kind::Secret);
         let metadata = &secret.unwrap().object["metadata"];
         metadata["labels"][DESIRED_DIGEST].clone()
@@ -171,7 +172,7 @@ fn the_digest_on_a_secret_does_not_depend_on_its_values() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_retired_and_a_volume_never_is() {
+fn optional_objects_that_are_not_requested_are_retired_except_for_the_volume_claim() {
     let retired = |checked: &Checked| -> Vec<String> {
         let desired = built(checked, &generated(Vec::new())).unwrap();
         desired.retired.into_iter().map(|one| one.name).collect()
@@ -190,27 +191,27 @@ fn what_is_not_asked_for_is_retired_and_a_volume_never_is() {
 }
 
 #[test]
-fn the_switch_of_the_first_operator_decides_about_the_network_policy() {
+fn the_operator_setting_overrides_the_resource_for_the_network_policy() {
     let checked = checked(with(
         json!({"networking": {"allowedFrom": {"namespaces": ["*"]}}}),
     ));
     let (cluster, derived) = (Cluster::default(), DerivedValues::default());
     let plan = generated(Vec::new());
-    for (switch, expected) in [(None, true), (Some(true), true), (Some(false), false)] {
+    for (setting, expected) in [(None, true), (Some(true), true), (Some(false), false)] {
         let inputs = ObjectInputs {
-            network_policy: switch,
+            network_policy: setting,
             ..inputs(&checked, &plan, &cluster, &derived)
         };
-        let desired = objects(&inputs).unwrap();
+        let desired = build_objects(&inputs).unwrap();
         let has_policy = desired
             .children()
             .any(|child| child.kind == Kind::NetworkPolicy);
-        assert_eq!(has_policy, expected, "{switch:?}");
+        assert_eq!(has_policy, expected, "{setting:?}");
     }
 }
 
 #[test]
-fn a_port_of_its_own_reaches_a_server_that_reads_no_file_of_ours() {
+fn the_port_is_set_by_a_variable_for_a_server_without_a_generated_configuration() {
     let mut document = with(json!({"networking": {"port": 9000}}));
     document["spec"]
         .as_object_mut()
@@ -224,7 +225,7 @@ fn a_port_of_its_own_reaches_a_server_that_reads_no_file_of_ours() {
 }
 
 #[test]
-fn a_file_from_another_namespace_is_refused_by_its_path() {
+fn a_config_map_in_another_namespace_is_an_error() {
     let checked = checked(json!({
         "apiVersion": "llamastack.io/v1alpha2",
         "kind": "LlamaStackDistribution",
@@ -234,13 +235,13 @@ fn a_file_from_another_namespace_is_refused_by_its_path() {
             "overrideConfig": {"configMapName": "mine", "configMapNamespace": "other"},
         },
     }));
-    let refused = built(&checked, &ConfigPlan::DistributionDefault).unwrap_err();
-    let fields: Vec<_> = refused.iter().map(|one| one.field.to_string()).collect();
+    let errors = built(&checked, &ConfigPlan::DistributionDefault).unwrap_err();
+    let fields: Vec<_> = errors.iter().map(|one| one.field.to_string()).collect();
     assert_eq!(fields, ["spec.overrideConfig.configMapNamespace"]);
 }
 
 #[test]
-fn a_limit_below_the_default_is_requested_and_a_higher_one_changes_nothing() {
+fn a_limit_below_the_default_request_lowers_it() {
     let requests = |resources: Value| {
         let checked = checked(with(json!({"workload": {"resources": resources}})));
         let desired = built(&checked, &generated(Vec::new())).unwrap();
@@ -262,14 +263,14 @@ fn a_limit_below_the_default_is_requested_and_a_higher_one_changes_nothing() {
 }
 
 #[test]
-fn volumes_and_mounts_of_the_user_that_meet_ours_are_refused_by_their_paths() {
+fn volumes_and_mounts_of_the_user_that_collide_with_the_operators_are_errors() {
     let overrides = |volumes: Value, mounts: Value| {
         let overrides = json!({"volumes": volumes, "volumeMounts": mounts});
         checked(with(json!({"workload": {"overrides": overrides}})))
     };
     let fields = |checked: &Checked, plan: &ConfigPlan| -> Vec<String> {
-        let refused = built(checked, plan).err().into_iter().flatten();
-        refused.map(|one| one.field.to_string()).collect()
+        let errors = built(checked, plan).err().into_iter().flatten();
+        errors.map(|one| one.field.to_string()).collect()
     };
     let clash = overrides(
         json!([{"name": "mine", "emptyDir": {}}, {"name": "user-config", "emptyDir": {}}]),
@@ -282,9 +283,9 @@ fn volumes_and_mounts_of_the_user_that_meet_ours_are_refused_by_their_paths() {
             "spec.workload.overrides.volumes[1].name",
         ]
     );
-    // Without a file of ours neither is there.
+    // Without a generated configuration, the operator uses neither the name nor the path.
     assert_eq!(fields(&clash, &ConfigPlan::DistributionDefault), [""; 0]);
-    // The API server takes a volume of ours that is mounted once more, and a path in another spelling.
+    // The API server accepts another mount of the operator's volume, and a path in another spelling.
     let again = overrides(
         json!([]),
         json!([{"name": "lls-storage", "mountPath": "/elsewhere"}, {"name": "lls-storage", "mountPath": "/.llama/"}]),
@@ -293,7 +294,7 @@ fn volumes_and_mounts_of_the_user_that_meet_ours_are_refused_by_their_paths() {
 }
 
 #[test]
-fn the_longest_id_of_an_external_provider_fits_its_container() {
+fn the_longest_id_of_an_external_provider_fits_in_a_container_name() {
     let id = "a".repeat(46);
     let checked = checked(with(
         json!({"externalProviders": {"inference": [{"providerId": id, "image": "quay.io/a/b:1"}]}}),
@@ -304,7 +305,7 @@ fn the_longest_id_of_an_external_provider_fits_its_container() {
     assert_eq!(name.len(), 63);
 }
 
-/// A resource with one provider and what a test is about.
+/// A resource with one provider and the given fields.
 fn with(spec: Value) -> Value {
     let mut document = json!({
         "apiVersion": "llamastack.io/v1alpha2",
@@ -320,9 +321,9 @@ fn with(spec: Value) -> Value {
     document
 }
 
-fn built(checked: &Checked, plan: &ConfigPlan) -> Result<Desired, Rejections> {
+fn built(checked: &Checked, plan: &ConfigPlan) -> Result<Desired, Diagnostics> {
     let (cluster, derived) = (Cluster::default(), DerivedValues::default());
-    objects(&inputs(checked, plan, &cluster, &derived))
+    build_objects(&inputs(checked, plan, &cluster, &derived))
 }
 
 fn inputs<'a>(
@@ -340,7 +341,7 @@ fn inputs<'a>(
         secrets_digest: None,
         owner: &OWNER,
         cluster,
-        trust: None,
+        ca_bundle: None,
         derived,
         network_policy: None,
     }
@@ -356,7 +357,7 @@ fn golden(name: &str, desired: &Desired) {
 }
 
 fn checked(document: Value) -> Checked {
-    review(document).result.unwrap()
+    check_document(document).result.unwrap()
 }
 
 fn owner() -> Owner {
@@ -376,7 +377,7 @@ fn reference() -> Reference {
     }
 }
 
-/// A configuration as a plugin might make it: objects depend on its bytes, never on its meaning.
+/// A generated configuration. The objects depend on its bytes, not on its meaning.
 fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
     let digest = "sha256:00".to_owned();
     ConfigPlan::Generated(Box::new(Generated {
@@ -395,7 +396,7 @@ fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
         models: Vec::new(),
         warnings: Vec::new(),
         schema: "llama-stack/0.7".to_owned(),
-        reason: Reason::Stated,
+        schema_source: SchemaSource::Stated,
         receipt: Receipt {
             plugin: "llama-stack".to_owned(),
             version: "0.1.0".to_owned(),

@@ -1,6 +1,6 @@
-//! Laws that hold for any value: what is written reads back, and order changes nothing but order.
+//! Properties of any value: written YAML reads back unchanged, and ordering keys changes no value.
 
-use llsd_render::{order, yaml};
+use llsd_render::{key_order, yaml};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -13,19 +13,19 @@ fn values() -> impl Strategy<Value = Value> {
         any::<f64>()
             .prop_filter("finite", |number| number.is_finite())
             .prop_map(Value::from),
-        texts().prop_map(Value::from),
+        strings().prop_map(Value::from),
     ];
     scalar.prop_recursive(4, 64, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-            prop::collection::btree_map(texts(), inner, 0..6)
+            prop::collection::btree_map(strings(), inner, 0..6)
                 .prop_map(|entries| Value::Object(Map::from_iter(entries))),
         ]
     })
 }
 
-/// Any text, and often one that some YAML reader mistakes for something else.
-fn texts() -> impl Strategy<Value = String> {
+/// Any string, and often one that a YAML reader could read as another type.
+fn strings() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
         "[-+]?[0-9_:.xobe]{1,12}",
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn what_is_written_reads_back(value in values()) {
+    fn written_yaml_reads_back_unchanged(value in values()) {
         // Every configuration is a mapping.
         let document = serde_json::json!({ "key": value });
         let text = yaml::write(&document);
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn order_changes_nothing_but_order(base in values(), value in values()) {
-        prop_assert_eq!(order::like(&base, value.clone()), value);
+    fn ordering_keys_changes_no_value(base in values(), value in values()) {
+        prop_assert_eq!(key_order::like_base(&base, value.clone()), value);
     }
 }

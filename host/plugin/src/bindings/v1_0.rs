@@ -33,10 +33,10 @@ macro_rules! world {
                 }
             }
 
-            /// An answer in the words of the SDK.
-            pub(crate) fn from_wire(answer: Result<wire::Outcome, Vec<wire::Diagnostic>>) -> Answer<Text> {
+            /// Converts an outcome into the SDK's type.
+            pub(crate) fn from_wire(outcome: Result<wire::Outcome, Vec<wire::Diagnostic>>) -> Answer<Text> {
                 let list = |all: Vec<wire::Diagnostic>| all.into_iter().map(Into::into).collect();
-                match answer {
+                match outcome {
                     Ok(wire::Outcome { output, warnings }) => {
                         Ok(Outcome { output: output.into(), warnings: list(warnings) })
                     }

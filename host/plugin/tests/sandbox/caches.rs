@@ -1,4 +1,4 @@
-//! The compile cache: what it gives back, and what it does not take for its own.
+//! The compile cache: hits, misses, and entries that it must not trust.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::guests::{Guest, expand};
 
 fn host(cache: CompileCache) -> Host {
     Host::new(HostConfig {
-        cache: Some(cache),
+        compile_cache: Some(cache),
         compiler: Compiler::Program("/nowhere".into()),
         ..HostConfig::default()
     })
@@ -26,10 +26,10 @@ fn load(directory: &Path) -> Plugin {
         .unwrap()
 }
 
-/// Loads where nothing can be compiled: only the cache can serve it.
+/// Loads with a compiler that does not exist, so that only the cache can succeed.
 fn load_from_cache_only(directory: &Path) -> bool {
     host(CompileCache::open(directory).unwrap())
-        .load(&Guest::default().build(), Origin::Outside)
+        .load(&Guest::default().build(), Origin::External)
         .is_ok()
 }
 
@@ -59,7 +59,7 @@ fn a_component_is_compiled_once() {
         .modified()
         .unwrap();
     assert!(load_from_cache_only(&directory));
-    let recalled = load(&directory);
+    let cached = load(&directory);
     assert_eq!(
         std::fs::metadata(entry(&directory))
             .unwrap()
@@ -69,13 +69,13 @@ fn a_component_is_compiled_once() {
     );
     let (one, other) = (
         compiled.call(&expand("a")).unwrap(),
-        recalled.call(&expand("a")).unwrap(),
+        cached.call(&expand("a")).unwrap(),
     );
-    assert_eq!((one.answer, one.fuel), (other.answer, other.fuel));
+    assert_eq!((one.output, one.fuel), (other.output, other.fuel));
 }
 
 #[test]
-fn directory_key_and_entries_belong_to_their_owner_alone() {
+fn directory_key_and_entries_are_private_to_their_owner() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache");
     load(&directory);
@@ -85,7 +85,7 @@ fn directory_key_and_entries_belong_to_their_owner_alone() {
 }
 
 #[test]
-fn an_altered_or_torn_entry_is_a_miss_and_is_replaced() {
+fn a_modified_or_partial_entry_is_a_miss_and_is_replaced() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache");
     load(&directory);
@@ -133,11 +133,11 @@ fn an_entry_under_another_name_is_a_miss() {
         .replace(&of_this, &of_another);
     std::fs::copy(&path, directory.join(swapped)).unwrap();
     let host = host(CompileCache::open(&directory).unwrap());
-    assert!(host.load(&another, Origin::Outside).is_err());
+    assert!(host.load(&another, Origin::External).is_err());
 }
 
 #[test]
-fn entries_made_with_another_key_are_misses() {
+fn entries_written_with_another_key_are_misses() {
     let scratch = tempfile::tempdir().unwrap();
     let open = |key: u8| {
         let directory = Dir::open_ambient_dir(scratch.path(), ambient_authority()).unwrap();
@@ -145,12 +145,12 @@ fn entries_made_with_another_key_are_misses() {
     };
     let bytes = Guest::default().build();
     open(1).load(&bytes, Origin::BuiltIn).unwrap();
-    assert!(open(1).load(&bytes, Origin::Outside).is_ok());
-    assert!(open(2).load(&bytes, Origin::Outside).is_err());
+    assert!(open(1).load(&bytes, Origin::External).is_ok());
+    assert!(open(2).load(&bytes, Origin::External).is_err());
 }
 
 #[test]
-fn a_directory_that_others_can_write_is_refused() {
+fn a_directory_that_others_can_write_to_is_an_error() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let error = CompileCache::open(scratch.path()).unwrap_err();
@@ -158,7 +158,7 @@ fn a_directory_that_others_can_write_is_refused() {
 }
 
 #[test]
-fn a_key_that_others_can_read_is_refused() {
+fn a_key_that_others_can_read_is_an_error() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache");
     CompileCache::open(&directory).unwrap();
@@ -174,7 +174,7 @@ fn a_key_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn an_entry_that_is_a_link_out_of_the_directory_is_not_followed() {
+fn a_symbolic_link_out_of_the_directory_is_not_followed() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache");
     load(&directory);
@@ -189,12 +189,12 @@ fn an_entry_that_is_a_link_out_of_the_directory_is_not_followed() {
 }
 
 #[test]
-fn a_full_cache_drops_its_oldest_entries() {
+fn a_full_cache_evicts_its_oldest_entries() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache");
     CompileCache::open(&directory).unwrap();
     let old = directory.join("old.code");
-    // Sparse: as large as the whole cache may be, and no byte on the disk.
+    // A sparse file as large as the capacity, which takes no space on disk.
     let file = std::fs::File::create(&old).unwrap();
     file.set_len(256 << 20).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();

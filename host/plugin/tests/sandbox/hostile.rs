@@ -1,14 +1,14 @@
-//! Guests that mean harm, or have a bug. Each ends in a named fault within its limits, and neither
-//! the host's memory nor the next call notices.
+//! Malicious and faulty guests. Each call ends with a specific fault within its limits, and affects
+//! neither the host's memory nor the next call.
 
 use std::time::{Duration, Instant};
 
 use llsd_plugin::{Limits, LoadError, Origin};
-use llsd_render::adapter::FaultKind;
+use llsd_render::adapter::{FaultKind, LimitedResource};
 
 use crate::guests::{Guest, expand, host};
 
-/// Limits that are reached quickly; a wall clock that is not, however slow this machine.
+/// Low limits, except for the wall clock, so that the tests pass on a slow machine.
 fn tight() -> Limits {
     Limits {
         fuel: 5_000_000,
@@ -58,25 +58,25 @@ fn panic() -> Guest {
     }
 }
 
-/// Answers with a document that claims all of 3 MiB.
+/// Returns a document whose length is 3 MiB.
 fn huge_output() -> Guest {
     Guest {
         pages: 60,
         ..body(
-            "(i32.store offset=12 (global.get $answer) (i32.const 0))
-             (i32.store offset=16 (global.get $answer) (i32.const 3145728))",
+            "(i32.store offset=12 (global.get $outcome) (i32.const 0))
+             (i32.store offset=16 (global.get $outcome) (i32.const 3145728))",
         )
     }
 }
 
-/// Refuses with `count` diagnostics of empty strings.
+/// Fails with `count` diagnostics of empty strings.
 fn many_diagnostics(count: u32) -> Guest {
     Guest {
         pages: 60,
         ..body(&format!(
-            "(i32.store (global.get $answer) (i32.const 1))
-             (i32.store offset=4 (global.get $answer) (i32.const 131072))
-             (i32.store offset=8 (global.get $answer) (i32.const {count}))"
+            "(i32.store (global.get $outcome) (i32.const 1))
+             (i32.store offset=4 (global.get $outcome) (i32.const 131072))
+             (i32.store offset=8 (global.get $outcome) (i32.const {count}))"
         ))
     }
 }
@@ -85,12 +85,12 @@ fn many_diagnostics(count: u32) -> Guest {
 fn an_endless_loop_runs_out_of_fuel() {
     assert_eq!(
         fault(&body(ENDLESS_LOOP), tight()),
-        FaultKind::OutOfFuel { granted: 5_000_000 }
+        FaultKind::OutOfFuel { limit: 5_000_000 }
     );
 }
 
 #[test]
-fn an_endless_loop_with_fuel_to_spare_runs_out_of_time() {
+fn an_endless_loop_with_enough_fuel_runs_out_of_time() {
     let limits = Limits {
         fuel: u64::MAX / 2,
         wall_clock: Duration::from_millis(50),
@@ -105,12 +105,12 @@ fn an_endless_loop_with_fuel_to_spare_runs_out_of_time() {
 }
 
 #[test]
-fn a_memory_bomb_meets_its_ceiling() {
+fn a_memory_bomb_exceeds_the_memory_limit() {
     assert_eq!(
         fault(&body(MEMORY_BOMB), tight()),
-        FaultKind::OverLimit {
-            what: "memory bytes",
-            granted: 4 << 20
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::MemoryBytes,
+            limit: 4 << 20
         }
     );
 }
@@ -129,26 +129,26 @@ fn a_guest_that_starts_with_too_much_memory_is_not_loaded() {
     };
     assert_eq!(
         kind,
-        FaultKind::OverLimit {
-            what: "memory bytes",
-            granted: 4 << 20
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::MemoryBytes,
+            limit: 4 << 20
         }
     );
 }
 
 #[test]
-fn a_table_bomb_meets_its_ceiling() {
+fn a_table_bomb_exceeds_the_table_limit() {
     assert_eq!(
         fault(&table_bomb(), tight()),
-        FaultKind::OverLimit {
-            what: "table elements",
-            granted: 1_000
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::TableElements,
+            limit: 1_000
         }
     );
 }
 
 #[test]
-fn a_component_with_more_instances_than_granted_is_not_loaded() {
+fn a_component_that_exceeds_the_instance_limit_is_not_loaded() {
     let error = host(Limits {
         instances: 0,
         ..tight()
@@ -160,9 +160,9 @@ fn a_component_with_more_instances_than_granted_is_not_loaded() {
     };
     assert_eq!(
         kind,
-        FaultKind::OverLimit {
-            what: "instances",
-            granted: 0
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::Instances,
+            limit: 0
         }
     );
 }
@@ -178,7 +178,7 @@ fn deep_recursion_traps_and_names_its_function() {
 }
 
 #[test]
-fn deep_recursion_is_harmless_on_a_thread_with_a_small_stack() {
+fn deep_recursion_traps_on_a_thread_with_a_small_stack() {
     let plugin = deep_recursion().load(Limits::default());
     let small = std::thread::Builder::new().stack_size(128 << 10);
     let kind = small
@@ -202,49 +202,49 @@ fn a_panic_is_a_trap_that_names_the_functions_on_the_stack() {
 }
 
 #[test]
-fn an_answer_that_is_too_large_is_refused_before_it_is_copied() {
+fn an_output_that_is_too_large_fails_before_it_is_copied() {
     assert_eq!(
         fault(&huge_output(), tight()),
-        FaultKind::OverLimit {
-            what: "output bytes",
-            granted: 64 << 10
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::OutputBytes,
+            limit: 64 << 10
         }
     );
 }
 
 #[test]
-fn too_many_diagnostics_are_refused() {
+fn too_many_diagnostics_fail() {
     let limits = Limits {
         diagnostics: 100,
         ..tight()
     };
     assert_eq!(
         fault(&many_diagnostics(101), limits.clone()),
-        FaultKind::OverLimit {
-            what: "diagnostics",
-            granted: 100
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::Diagnostics,
+            limit: 100
         }
     );
-    // So many that even their list is not copied.
+    // With this many, even their list exceeds the output limit.
     assert_eq!(
         fault(&many_diagnostics(50_000), limits),
-        FaultKind::OverLimit {
-            what: "output bytes",
-            granted: 64 << 10
+        FaultKind::LimitExceeded {
+            resource: LimitedResource::OutputBytes,
+            limit: 64 << 10
         }
     );
 }
 
 #[test]
-fn a_refusal_without_a_reason_breaks_the_contract() {
-    let FaultKind::BadAnswer(why) = fault(&many_diagnostics(0), tight()) else {
+fn a_failed_outcome_without_an_error_is_invalid_output() {
+    let FaultKind::InvalidOutput(why) = fault(&many_diagnostics(0), tight()) else {
         panic!()
     };
-    assert_eq!(why, "it refused without an error");
+    assert_eq!(why, "a failed outcome contains no error");
 }
 
 #[test]
-fn malformed_json_is_a_bad_answer() {
+fn malformed_json_is_invalid_output() {
     for output in [&b"{"[..], b"", b"[]", b"{\"id\":1}", b"nonsense"] {
         let guest = Guest {
             output: output.into(),
@@ -252,23 +252,26 @@ fn malformed_json_is_a_bad_answer() {
         };
         let kind = fault(&guest, tight());
         assert!(
-            matches!(&kind, FaultKind::BadAnswer(why) if why.contains("expansion/v1")),
+            matches!(&kind, FaultKind::InvalidOutput(why) if why.contains("expansion/v1")),
             "{kind}"
         );
     }
 }
 
 #[test]
-fn json_of_endless_depth_is_a_bad_answer() {
+fn deeply_nested_json_is_invalid_output() {
     let guest = Guest {
         output: [b"[".repeat(20_000), b"]".repeat(20_000)].concat(),
         ..Guest::default()
     };
-    assert!(matches!(fault(&guest, tight()), FaultKind::BadAnswer(_)));
+    assert!(matches!(
+        fault(&guest, tight()),
+        FaultKind::InvalidOutput(_)
+    ));
 }
 
 #[test]
-fn invalid_utf_8_is_a_bad_answer() {
+fn invalid_utf_8_is_invalid_output() {
     let kind = fault(
         &Guest {
             output: vec![b'"', 0xff, b'"'],
@@ -277,20 +280,20 @@ fn invalid_utf_8_is_a_bad_answer() {
         tight(),
     );
     assert!(
-        matches!(&kind, FaultKind::BadAnswer(why) if why.contains("utf-8")),
+        matches!(&kind, FaultKind::InvalidOutput(why) if why.contains("utf-8")),
         "{kind}"
     );
 }
 
 #[test]
-fn a_pointer_outside_the_guests_memory_is_a_bad_answer() {
-    let guest = body("(i32.store offset=12 (global.get $answer) (i32.const 0x7fffff00))");
+fn a_pointer_outside_the_guests_memory_is_invalid_output() {
+    let guest = body("(i32.store offset=12 (global.get $outcome) (i32.const 0x7fffff00))");
     let kind = fault(&guest, tight());
-    assert!(matches!(kind, FaultKind::BadAnswer(_)), "{kind}");
+    assert!(matches!(kind, FaultKind::InvalidOutput(_)), "{kind}");
 }
 
 #[test]
-fn a_variable_with_an_impossible_name_is_a_bad_answer() {
+fn a_variable_with_an_invalid_name_is_invalid_output() {
     let output = br#"{"id":"a","type":"t","wants":[{"env":"PATH=x"}]}"#;
     let kind = fault(
         &Guest {
@@ -300,13 +303,13 @@ fn a_variable_with_an_impossible_name_is_a_bad_answer() {
         tight(),
     );
     assert!(
-        matches!(&kind, FaultKind::BadAnswer(why) if why.contains("PATH=x")),
+        matches!(&kind, FaultKind::InvalidOutput(why) if why.contains("PATH=x")),
         "{kind}"
     );
 }
 
 #[test]
-fn a_guest_that_counts_its_calls_answers_the_same_each_time() {
+fn a_guest_that_counts_its_calls_returns_the_same_output_each_time() {
     let guest = Guest {
         output: br#"{"id":"0","type":"t"}"#.to_vec(),
         fields: r#"(global $calls (mut i32) (i32.const 0))"#.into(),
@@ -317,31 +320,31 @@ fn a_guest_that_counts_its_calls_answers_the_same_each_time() {
         )
     };
     let plugin = guest.load(tight());
-    let first = plugin.call_afresh(&expand("a")).unwrap();
+    let first = plugin.call_uncached(&expand("a")).unwrap();
     assert_eq!(
-        first.answer.to_json(),
+        first.output.to_json(),
         r#"{"output":{"id":"1","type":"t"},"warnings":[]}"#
     );
     for _ in 0..10 {
-        let again = plugin.call_afresh(&expand("a")).unwrap();
+        let again = plugin.call_uncached(&expand("a")).unwrap();
         assert_eq!(
-            (again.answer, again.fuel),
-            (first.answer.clone(), first.fuel)
+            (again.output, again.fuel),
+            (first.output.clone(), first.fuel)
         );
     }
 }
 
 #[test]
-fn a_guest_finds_nothing_in_memory_that_another_left_there() {
+fn new_memory_is_zeroed_after_another_guest_wrote_to_it() {
     let host = host(tight());
     let load = |guest: &Guest| host.load(&guest.build(), Origin::BuiltIn).unwrap();
-    let litterer = load(&body(
+    let writer = load(&body(
         "(drop (memory.grow (i32.const 4)))
          (memory.fill (i32.const 131072) (i32.const 171) (i32.const 262144))",
     ));
-    let searcher = load(&Guest {
+    let reader = load(&Guest {
         output: br#"{"id":"0","type":"t"}"#.to_vec(),
-        fields: "(func $litter (result i32) (local $at i32)
+        fields: "(func $is_dirty (result i32) (local $at i32)
                    (drop (memory.grow (i32.const 4)))
                    (local.set $at (i32.const 131072))
                    (loop $next
@@ -350,21 +353,38 @@ fn a_guest_finds_nothing_in_memory_that_another_left_there() {
                      (br_if $next (i32.lt_u (local.get $at) (i32.const 393216))))
                    (i32.const 0))"
             .into(),
-        // Writes what it found over the digit of the id.
-        ..body("(i32.store8 offset=7 (global.get $json) (i32.add (i32.const 48) (call $litter)))")
+        // Writes the result over the digit of the id.
+        ..body("(i32.store8 offset=7 (global.get $json) (i32.add (i32.const 48) (call $is_dirty)))")
     });
     for _ in 0..10 {
-        litterer.call_afresh(&expand("a")).unwrap();
-        let found = searcher.call_afresh(&expand("a")).unwrap();
+        writer.call_uncached(&expand("a")).unwrap();
+        let found = reader.call_uncached(&expand("a")).unwrap();
         assert_eq!(
-            found.answer.to_json(),
+            found.output.to_json(),
             r#"{"output":{"id":"0","type":"t"},"warnings":[]}"#
         );
     }
 }
 
 #[test]
-fn the_fault_names_plugin_digest_and_call() {
+fn a_fault_names_the_limit_and_the_field_that_raises_it() {
+    let message = |guest: Guest| fault(&guest, tight()).to_string();
+    assert_eq!(
+        message(body(ENDLESS_LOOP)),
+        "exceeded the fuel limit of 5000000; raise spec.limits.fuel of the SchemaPlugin, or report this to the plugin's author"
+    );
+    assert_eq!(
+        message(body(MEMORY_BOMB)),
+        "exceeded the limit of 4194304 bytes of memory; raise spec.limits.memory of the SchemaPlugin, or report this to the plugin's author"
+    );
+    assert_eq!(
+        message(table_bomb()),
+        "exceeded the limit of 1000 table elements; this limit is fixed and the plugin must stay below it; report this to the plugin's author"
+    );
+}
+
+#[test]
+fn a_fault_names_the_plugin_its_digest_and_the_function() {
     let plugin = panic().load(tight());
     let message = plugin.call(&expand("a")).unwrap_err().to_string();
     assert!(
@@ -376,7 +396,7 @@ fn the_fault_names_plugin_digest_and_call() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn neither_memory_nor_the_next_call_notices_what_hostile_guests_did() {
+fn hostile_guests_leak_no_memory_and_do_not_affect_the_next_call() {
     fn resident_bytes() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -385,7 +405,7 @@ fn neither_memory_nor_the_next_call_notices_what_hostile_guests_did() {
     let good = host
         .load(&Guest::default().build(), Origin::BuiltIn)
         .unwrap();
-    let before = good.call_afresh(&expand("a")).unwrap();
+    let before = good.call_uncached(&expand("a")).unwrap();
     let hostile = [
         body(ENDLESS_LOOP),
         body(MEMORY_BOMB),
@@ -402,17 +422,16 @@ fn neither_memory_nor_the_next_call_notices_what_hostile_guests_did() {
     let round = || {
         for plugin in &hostile {
             plugin.call(&expand("a")).unwrap_err();
-            let after = good.call_afresh(&expand("a")).unwrap();
-            assert_eq!((&after.answer, after.fuel), (&before.answer, before.fuel));
+            let after = good.call_uncached(&expand("a")).unwrap();
+            assert_eq!((&after.output, after.fuel), (&before.output, before.fuel));
         }
     };
     round();
-    let settled = resident_bytes();
+    let baseline = resident_bytes();
     for _ in 0..20 {
         round();
     }
-    let grown = resident_bytes().saturating_sub(settled);
-    // Other tests of this binary run beside this one; a leak of the bombs' memory would be 80 MiB
-    // for each of them.
+    let grown = resident_bytes().saturating_sub(baseline);
+    // Other tests of this binary run at the same time. A leak would be 80 MiB for each bomb.
     assert!(grown < 64 << 20, "grew by {grown} bytes");
 }

@@ -1,4 +1,4 @@
-//! The load rules, each broken by a real component.
+//! The load rules, each violated by a real component.
 
 use llsd_plugin::{Form, Limits, LoadError, Origin, World, inspect};
 use llsd_render::adapter::Adapter as _;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::guests::{Guest, description, host, wit};
 
-fn refuse(bytes: &[u8]) -> LoadError {
+fn load_error(bytes: &[u8]) -> LoadError {
     host(Limits::default())
         .load(bytes, Origin::BuiltIn)
         .unwrap_err()
@@ -15,8 +15,8 @@ fn refuse(bytes: &[u8]) -> LoadError {
 fn imports(text: &str) -> Vec<String> {
     let bytes = wat::parse_str(text).unwrap();
     let listed = inspect(&bytes, &Limits::default()).imports;
-    match refuse(&bytes) {
-        LoadError::Imports(refused) => assert_eq!(refused, listed),
+    match load_error(&bytes) {
+        LoadError::Imports(rejected) => assert_eq!(rejected, listed),
         other => assert!(listed.is_empty(), "{other}"),
     }
     listed
@@ -54,30 +54,30 @@ fn both_worlds_load_and_have_no_imports() {
 }
 
 #[test]
-fn bytes_that_are_no_component_are_named_for_what_they_are() {
-    assert!(matches!(refuse(b""), LoadError::NotWasm));
-    assert!(matches!(refuse(b"#!/bin/sh"), LoadError::NotWasm));
+fn a_file_that_is_not_a_component_is_rejected_by_its_format() {
+    assert!(matches!(load_error(b""), LoadError::NotWasm));
+    assert!(matches!(load_error(b"#!/bin/sh"), LoadError::NotWasm));
     let module = wat::parse_str("(module)").unwrap();
-    assert!(matches!(refuse(&module), LoadError::CoreModule));
+    assert!(matches!(load_error(&module), LoadError::CoreModule));
     let component = Guest::default().build();
     assert!(matches!(
-        refuse(&component[..component.len() / 2]),
+        load_error(&component[..component.len() / 2]),
         LoadError::Malformed(_)
     ));
 }
 
 #[test]
-fn precompiled_bytes_are_refused_wherever_they_come_from() {
+fn precompiled_machine_code_is_rejected() {
     let engine = wasmtime::Engine::default();
     let code = engine
         .precompile_component(&Guest::default().build())
         .unwrap();
     assert_eq!(inspect(&code, &Limits::default()).form, Form::Precompiled);
-    assert!(matches!(refuse(&code), LoadError::Precompiled));
+    assert!(matches!(load_error(&code), LoadError::Precompiled));
 }
 
 #[test]
-fn a_component_larger_than_granted_is_refused_unread() {
+fn a_component_that_exceeds_the_size_limit_is_not_parsed() {
     let limits = Limits {
         component_bytes: 100,
         ..Limits::default()
@@ -86,13 +86,13 @@ fn a_component_larger_than_granted_is_refused_unread() {
         .load(&Guest::default().build(), Origin::BuiltIn)
         .unwrap_err();
     assert!(
-        matches!(error, LoadError::TooLarge { granted: 100, .. }),
+        matches!(error, LoadError::TooLarge { limit: 100, .. }),
         "{error}"
     );
 }
 
 #[test]
-fn an_import_of_wasi_is_refused_by_name() {
+fn an_import_of_wasi_is_rejected_by_name() {
     let found = imports(
         r#"(component
             (import "wasi:cli/environment@0.2.6" (instance
@@ -113,7 +113,7 @@ fn an_import_deep_inside_instance_types_is_found() {
 }
 
 #[test]
-fn imports_of_modules_components_and_resources_are_refused() {
+fn imports_of_modules_components_and_resources_are_rejected() {
     let found = imports(
         r#"(component
             (import "code" (core module))
@@ -127,7 +127,7 @@ fn imports_of_modules_components_and_resources_are_refused() {
 }
 
 #[test]
-fn an_import_that_only_names_types_is_tolerated() {
+fn an_import_of_types_only_is_allowed() {
     let text = r#"(component
         (import "llamastack:config-adapter/types@1.0.0" (instance
             (type $severity (enum "warning" "error"))
@@ -168,8 +168,8 @@ fn an_import_hidden_in_an_inner_module_is_found() {
 }
 
 #[test]
-fn inner_imports_that_are_answered_inside_are_no_imports() {
-    // A composed component: one part brings what the other imports, also by way of an outer alias.
+fn inner_imports_that_are_provided_inside_are_not_reported() {
+    // A composed component: one part provides what the other imports, here through an outer alias.
     let found = imports(
         r#"(component
             (core module $clock (func (export "now") (result i64) i64.const 0))
@@ -186,7 +186,7 @@ fn inner_imports_that_are_answered_inside_are_no_imports() {
 }
 
 #[test]
-fn forbidden_features_are_refused_by_name() {
+fn forbidden_features_are_rejected_by_name() {
     for (module, word) in [
         ("(memory 1 1 shared)", "threads"),
         ("(memory i64 1)", "memory64"),
@@ -198,7 +198,7 @@ fn forbidden_features_are_refused_by_name() {
         ("(tag)", "exceptions"),
     ] {
         let bytes = wat::parse_str(format!("(component (core module {module}))")).unwrap();
-        let error = refuse(&bytes);
+        let error = load_error(&bytes);
         let LoadError::Feature(why) = &error else {
             panic!("{module}: {error}")
         };
@@ -207,7 +207,7 @@ fn forbidden_features_are_refused_by_name() {
 }
 
 #[test]
-fn a_component_of_another_world_is_refused_with_what_it_exports() {
+fn a_component_of_another_world_is_rejected_with_its_exports() {
     let bytes = wat::parse_str(
         r#"(component
             (core module $m (func (export "run")))
@@ -217,26 +217,26 @@ fn a_component_of_another_world_is_refused_with_what_it_exports() {
             (export "wasi:cli/run@0.2.6" (instance $run)))"#,
     )
     .unwrap();
-    let LoadError::WrongWorld { found } = refuse(&bytes) else {
+    let LoadError::WrongWorld { found } = load_error(&bytes) else {
         panic!()
     };
     assert_eq!(found, ["wasi:cli/run@0.2.6"]);
 }
 
 #[test]
-fn another_major_version_of_the_contract_is_refused_by_number() {
+fn another_major_version_of_the_contract_is_rejected() {
     let bytes = wat::parse_str(
         r#"(component (instance $none) (export "llamastack:config-adapter/identity@2.0.0" (instance $none)))"#,
     )
     .unwrap();
-    let LoadError::WrongContract { found } = refuse(&bytes) else {
+    let LoadError::WrongContract { found } = load_error(&bytes) else {
         panic!()
     };
     assert_eq!(found, "2.0.0");
 }
 
 #[test]
-fn a_widened_record_is_found_before_the_first_call() {
+fn a_record_with_an_additional_field_is_rejected_when_loading() {
     let widened = wit().replace(
         "        json: string,\n",
         "        json: string,\n        extra: string,\n",
@@ -253,12 +253,12 @@ fn a_widened_record_is_found_before_the_first_call() {
         inspect(&bytes, &Limits::default()).world,
         Some(World::SchemaAdapter)
     );
-    let error = refuse(&bytes);
+    let error = load_error(&bytes);
     assert!(matches!(error, LoadError::Incompatible(_)), "{error}");
 }
 
 #[test]
-fn a_newer_minor_version_with_one_more_function_loads() {
+fn a_newer_minor_version_with_an_additional_function_loads() {
     let newer = wit().replace("@1.0.0", "@1.1.0").replace(
         "    describe: func() -> document;",
         "    describe: func() -> document;\n    licence: func() -> u32;",
@@ -276,11 +276,11 @@ fn a_newer_minor_version_with_one_more_function_loads() {
 }
 
 #[test]
-fn a_description_that_cannot_be_used_is_refused_with_the_reason() {
+fn an_invalid_description_is_rejected_with_the_reason() {
     let with = |key: &str, value: serde_json::Value| {
         let mut description = description();
         description[key] = value;
-        refuse(
+        load_error(
             &Guest {
                 description: description.to_string().into_bytes(),
                 ..Guest::default()
@@ -292,9 +292,9 @@ fn a_description_that_cannot_be_used_is_refused_with_the_reason() {
     let schema = &description()["schemas"][0];
     for (message, expected) in [
         (with("name", json!("two words")), "two words"),
-        (with("name", json!("")), "has the name \"\""),
-        (with("version", json!("\u{1b}[31m")), "has the version"),
-        (with("schemas", json!([])), "names no schema"),
+        (with("name", json!("")), "invalid name \"\""),
+        (with("version", json!("\u{1b}[31m")), "invalid version"),
+        (with("schemas", json!([])), "lists no schema"),
         (
             with("schemas", json!([schema, schema])),
             "\"test/1.0\" twice",
@@ -308,12 +308,12 @@ fn a_description_that_cannot_be_used_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_guest_that_traps_when_it_describes_itself_is_not_loaded() {
+fn a_guest_that_traps_in_describe_is_not_loaded() {
     let guest = Guest {
         fields: "(func $start unreachable) (start $start)".into(),
         ..Guest::default()
     };
-    let error = refuse(&guest.build());
+    let error = load_error(&guest.build());
     assert!(matches!(error, LoadError::Describe(_)), "{error}");
     assert_eq!(error.reason(), "DescribeFailed");
 }

@@ -1,7 +1,6 @@
-//! The sandbox against real components: what loads, what does not, and what a guest can do to the
-//! host, which is nothing.
+//! Tests of the sandbox with real components: loading, calling, caching, and hostile guests.
 
-#![allow(clippy::unwrap_used, reason = "a test whose setting fails has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "../guests.rs"]
 mod guests;

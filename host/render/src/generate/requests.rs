@@ -1,4 +1,4 @@
-//! What plugins are asked: a checked resource in the words of the contract.
+//! Builds the plugin requests of the contract from a checked resource.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,36 @@ use llsd_adapter_sdk::documents::{
     Tls, Tool,
 };
 use llsd_api::checked::{self, Checked, CheckedKv, CheckedProvider, CheckedSql};
-use serde_json::Value;
 
-use crate::objects::{pod, tls};
+use crate::generate::Inputs;
+use crate::objects::{tls, volumes};
 use crate::provider_package::ProviderPackage;
 
-/// Where the pod finds things, and what external images declare about themselves.
+/// Paths in the pod, and the packages of external providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surroundings {
-    /// The generated file.
+pub struct PodContext {
+    /// Path of the server configuration.
     pub config_file: String,
-    /// The folder that holds `tls.crt` and `tls.key`.
+    /// Directory of `tls.crt` and `tls.key`.
     pub tls_folder: String,
-    /// By provider id, what its image declares.
+    /// The package that each external provider's image declares, by provider id.
     pub packages: BTreeMap<String, ProviderPackage>,
 }
 
-impl Default for Surroundings {
+impl Default for PodContext {
     fn default() -> Self {
         Self {
-            config_file: pod::CONFIG_FILE.to_owned(),
+            config_file: volumes::CONFIG_FILE.to_owned(),
             tls_folder: tls::FOLDER.to_owned(),
             packages: BTreeMap::new(),
         }
     }
 }
 
-impl Surroundings {
-    /// For whoever does not read the images of external providers. A provider's type is declared there;
-    /// here any does, because only the provider's id matters to the rest of the resource.
-    pub fn with_unread_images(checked: &Checked) -> Self {
+impl PodContext {
+    /// For callers that do not read the images of external providers. The image declares the provider's
+    /// type; a placeholder works as well, because the rest of the resource refers to the id only.
+    pub fn with_placeholder_packages(checked: &Checked) -> Self {
         let packages = checked.external.iter().map(|one| {
             let package = ProviderPackage {
                 provider_type: format!("remote::{}", one.id),
@@ -53,7 +53,7 @@ impl Surroundings {
     }
 }
 
-/// One request for each provider entry, in the user's order.
+/// One request for each provider entry, in the order of the resource.
 pub(super) fn expansions<'a>(
     checked: &'a Checked,
     schema: &'a str,
@@ -83,15 +83,18 @@ fn entry(provider: &CheckedProvider) -> ProviderEntry {
     }
 }
 
-/// The request for the whole file.
+/// The request to assemble the server configuration.
 pub(super) fn assembly(
-    checked: &Checked,
-    providers: BTreeMap<String, Vec<PlacedProvider>>,
+    inputs: &Inputs<'_>,
     schema: &str,
-    hints: &Hints,
-    base: &Value,
-    surroundings: &Surroundings,
+    providers: BTreeMap<String, Vec<PlacedProvider>>,
 ) -> AssemblyRequest {
+    let &Inputs {
+        checked,
+        base,
+        hints,
+        pod_context,
+    } = inputs;
     AssemblyRequest {
         schema: schema.to_owned(),
         server_version: hints.server_version.clone(),
@@ -110,8 +113,8 @@ pub(super) fn assembly(
                 name: one.name.clone(),
             })
             .collect(),
-        server: server(checked, surroundings),
-        external: external(checked, surroundings),
+        server: server(checked, pod_context),
+        external: external(checked, pod_context),
         capabilities: Vec::new(),
     }
 }
@@ -170,10 +173,10 @@ fn sql(sql: &CheckedSql) -> SqlStorage {
             user,
             password,
         } => SqlStorage::Postgres {
-            host: text(host),
-            port: port.as_ref().map(text),
-            database: database.as_ref().map(text),
-            user: text(user),
+            host: string_or_reference(host),
+            port: port.as_ref().map(string_or_reference),
+            database: database.as_ref().map(string_or_reference),
+            user: string_or_reference(user),
             password: password
                 .as_ref()
                 .map(|reference| TextOrReference::Reference(reference.env.clone())),
@@ -181,25 +184,25 @@ fn sql(sql: &CheckedSql) -> SqlStorage {
     }
 }
 
-fn text(text: &checked::TextOrReference) -> TextOrReference {
-    match text {
-        checked::TextOrReference::Text(text) => TextOrReference::Text(text.clone()),
-        checked::TextOrReference::Reference(reference) => {
+fn string_or_reference(value: &checked::StringOrReference) -> TextOrReference {
+    match value {
+        checked::StringOrReference::String(string) => TextOrReference::Text(string.clone()),
+        checked::StringOrReference::Reference(reference) => {
             TextOrReference::Reference(reference.env.clone())
         }
     }
 }
 
-fn server(checked: &Checked, surroundings: &Surroundings) -> Server {
-    let Surroundings {
+fn server(checked: &Checked, pod_context: &PodContext) -> Server {
+    let PodContext {
         config_file,
         tls_folder,
         packages: _,
-    } = surroundings;
+    } = pod_context;
     Server {
         config_file: config_file.clone(),
-        data_dir: pod::data_folder(checked).to_owned(),
-        port: checked.networking.asked_port,
+        data_dir: volumes::data_folder(checked).to_owned(),
+        port: checked.networking.requested_port,
         tls: checked.networking.tls_secret.as_ref().map(|_| Tls {
             cert_file: format!("{tls_folder}/tls.crt"),
             key_file: format!("{tls_folder}/tls.key"),
@@ -208,14 +211,14 @@ fn server(checked: &Checked, surroundings: &Surroundings) -> Server {
     }
 }
 
-/// External providers whose images have been read. Those that have not are left to whoever gathers:
-/// their type is nobody's guess.
-fn external(checked: &Checked, surroundings: &Surroundings) -> Vec<ExternalProvider> {
+/// The external providers whose images were read. The type of the others is unknown, so they are left
+/// out.
+fn external(checked: &Checked, pod_context: &PodContext) -> Vec<ExternalProvider> {
     checked
         .external
         .iter()
         .filter_map(|provider| {
-            let package = surroundings.packages.get(provider.id.as_str())?;
+            let package = pod_context.packages.get(provider.id.as_str())?;
             Some(ExternalProvider {
                 path: provider.path.to_string(),
                 api: provider.api.to_owned(),

@@ -1,47 +1,49 @@
-//! The variables of the pod: what the plugins want, and where each value comes from.
+//! Resolves the environment variables that the plugins want to the sources of their values.
 //!
-//! Only names pass through here. A variable that no plugin mentions is not set, so that no pod holds
-//! a secret that its configuration does not read.
+//! This module handles the names of Secrets and keys, never their values. A variable that no plugin
+//! wants is not set, so that a pod gets no secret that its configuration does not use.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use llsd_adapter_sdk::Diagnostic;
 use llsd_adapter_sdk::documents::{Part, ReadAs, Variable};
 use llsd_api::checked::{Checked, Reference};
+use llsd_api::{Diagnostic, FieldPath};
 
-/// A variable of the pod.
+/// An environment variable of the pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodVariable {
     /// Its name.
     pub name: String,
-    /// Where its value comes from.
+    /// The source of its value.
     pub source: ValueSource,
-    /// What the server makes of the value.
+    /// How the server parses the value.
     pub read_as: ReadAs,
 }
 
-/// Where the value of a variable comes from.
+/// The source of a variable's value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueSource {
     /// A key of a Secret.
     Secret(Reference),
-    /// A part of what a key of a Secret holds; the operator takes it apart.
+    /// A part of the value of a key of a Secret, which the operator extracts.
     Part(Reference, Part),
-    /// A text.
+    /// A literal string.
     Literal(String),
 }
 
 impl ValueSource {
-    /// Where the resource says so.
-    fn place(&self) -> Option<&str> {
+    /// The field of the resource that contains the reference.
+    fn field(&self) -> Option<&FieldPath> {
         match self {
-            Self::Secret(reference) | Self::Part(reference, _) => Some(reference.path.as_str()),
+            Self::Secret(reference) | Self::Part(reference, _) => Some(&reference.path),
             Self::Literal(_) => None,
         }
     }
 }
 
-/// Sorted by name, each once. A name that two values would share is refused.
+/// Resolves the variables that the plugins want. The result is sorted by name and has each name once.
+/// Fails if two values need the same name.
 pub(super) fn resolve(
     checked: &Checked,
     wanted: impl IntoIterator<Item = Variable>,
@@ -53,66 +55,67 @@ pub(super) fn resolve(
         .collect();
     let mut resolved: Vec<PodVariable> = wanted
         .into_iter()
-        .filter_map(
-            |Variable {
-                 env,
-                 reference,
-                 part,
-                 value,
-                 read_as,
-             }| {
-                let reference = references
-                    .get(reference.as_deref().unwrap_or(&env))
-                    .copied()
-                    .cloned();
-                let source = match (reference, part, value) {
-                    (_, _, Some(text)) => ValueSource::Literal(text),
-                    (Some(reference), Some(part), None) => ValueSource::Part(reference, part),
-                    (Some(reference), None, None) => ValueSource::Secret(reference),
-                    // The sandbox has checked that a variable names a reference or has a value.
-                    (None, _, None) => return None,
-                };
-                Some(PodVariable {
-                    name: env,
-                    source,
-                    read_as,
-                })
-            },
-        )
+        .filter_map(|variable| resolve_one(variable, &references))
         .collect();
     resolved.sort();
-    let shared: Vec<Diagnostic> = resolved
+    let conflicts: Vec<Diagnostic> = resolved
         .windows(2)
         .filter_map(|pair| match pair {
             [one, other] if one.name == other.name && one.source != other.source => {
-                Some(refuse(one, other))
+                Some(conflict(one, other))
             }
             _ => None,
         })
         .collect();
-    if !shared.is_empty() {
-        return Err(shared);
+    if !conflicts.is_empty() {
+        return Err(conflicts);
     }
     resolved.dedup_by(|a, b| a.name == b.name);
     Ok(resolved)
 }
 
-fn refuse(one: &PodVariable, other: &PodVariable) -> Diagnostic {
-    let name = &one.name;
-    let needs =
-        |also: &str| format!("needs the variable {name}, which {also} needs for another value");
-    // Texts sort after references.
-    let (field, problem) = match (one.source.place(), other.source.place()) {
-        (Some(first), Some(second)) => (second, needs(first)),
-        (Some(first), None) => (first, needs("the configuration")),
-        (None, _) => ("", format!("two values are asked for the variable {name}")),
+/// `None` for a variable with neither a reference nor a value.
+fn resolve_one(variable: Variable, references: &BTreeMap<&str, &Reference>) -> Option<PodVariable> {
+    let Variable {
+        env,
+        reference,
+        part,
+        value,
+        read_as,
+    } = variable;
+    let reference = references
+        .get(reference.as_deref().unwrap_or(&env))
+        .copied()
+        .cloned();
+    let source = match (reference, part, value) {
+        (_, _, Some(value)) => ValueSource::Literal(value),
+        (Some(reference), Some(part), None) => ValueSource::Part(reference, part),
+        (Some(reference), None, None) => ValueSource::Secret(reference),
+        (None, _, None) => return None,
     };
-    Diagnostic::error(
-        "shared-variable",
-        field,
-        problem,
-        "give the provider another id, or remove one of the two",
-    )
+    Some(PodVariable {
+        name: env,
+        source,
+        read_as,
+    })
+}
+
+fn conflict(one: &PodVariable, other: &PodVariable) -> Diagnostic {
+    let name = &one.name;
+    let used_by = |user: &dyn fmt::Display| {
+        format!("needs the environment variable {name}, which {user} uses for another value")
+    };
+    // Literals sort after references.
+    let (field, problem) = match (one.source.field(), other.source.field()) {
+        (Some(first), Some(second)) => (second.clone(), used_by(first)),
+        (Some(first), None) => (first.clone(), used_by(&"the configuration")),
+        (None, _) => (
+            FieldPath::base_config(),
+            format!("needs two values for the environment variable {name}"),
+        ),
+    };
+    let fix = "give the provider another id, or remove one of the two";
+    Diagnostic::error(field, problem, fix).with_code("shared-variable")
 }
 
 #[cfg(test)]
@@ -132,7 +135,7 @@ mod tests {
                 "storage": {"sql": {"type": "postgres", "connectionString": {"name": "s", "key": "dsn"}}},
             },
         });
-        llsd_api::review(document).result.unwrap()
+        llsd_api::check_document(document).result.unwrap()
     }
 
     fn wanted(env: &str, reference: Option<&str>, value: Option<&str>) -> Variable {
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_wanted_twice_for_one_value_is_set_once() {
+    fn a_variable_that_is_wanted_twice_for_the_same_value_is_set_once() {
         let key = wanted("LLSD_VLLM_API_KEY", None, None);
         let resolved = resolve(&checked(), [key.clone(), key]).unwrap();
         assert_eq!(resolved.len(), 1);
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_two_values_would_share_is_refused_where_the_second_stands() {
+    fn a_variable_that_two_values_need_is_an_error_in_the_second_field() {
         let key = wanted("LLSD_VLLM_API_KEY", None, None);
         let database = Variable {
             part: Some(Part::Database),
@@ -164,18 +167,24 @@ mod tests {
                 None,
             )
         };
-        let refused = resolve(&checked(), [database, key.clone()]).unwrap_err();
-        assert_eq!(refused.len(), 1);
-        assert_eq!(refused[0].field, "spec.storage.sql.connectionString");
+        let conflicts = resolve(&checked(), [database, key.clone()]).unwrap_err();
+        assert_eq!(conflicts.len(), 1);
         assert_eq!(
-            refused[0].problem,
-            "needs the variable LLSD_VLLM_API_KEY, which spec.providers.inference.apiKey needs for another value"
+            conflicts[0].field.as_str(),
+            "spec.storage.sql.connectionString"
         );
-        let text = wanted("LLSD_VLLM_API_KEY", None, Some("x"));
-        let refused = resolve(&checked(), [text, key]).unwrap_err();
-        assert_eq!(refused[0].field, "spec.providers.inference.apiKey");
-        let texts = ["x", "y"].map(|text| wanted("OTEL", None, Some(text)));
-        let refused = resolve(&checked(), texts).unwrap_err();
-        assert_eq!(refused[0].field, "");
+        assert_eq!(
+            conflicts[0].problem,
+            "needs the environment variable LLSD_VLLM_API_KEY, which spec.providers.inference.apiKey uses for another value"
+        );
+        let literal = wanted("LLSD_VLLM_API_KEY", None, Some("x"));
+        let conflicts = resolve(&checked(), [literal, key]).unwrap_err();
+        assert_eq!(
+            conflicts[0].field.as_str(),
+            "spec.providers.inference.apiKey"
+        );
+        let literals = ["x", "y"].map(|value| wanted("OTEL", None, Some(value)));
+        let conflicts = resolve(&checked(), literals).unwrap_err();
+        assert_eq!(conflicts[0].field, FieldPath::base_config());
     }
 }

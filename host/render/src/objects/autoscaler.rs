@@ -1,4 +1,4 @@
-//! The number of pods by load.
+//! The HorizontalPodAutoscaler.
 
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, MetricSpec,
@@ -6,10 +6,11 @@ use k8s_openapi::api::autoscaling::v2::{
 };
 use llsd_api::checked::{Checked, CheckedAutoscaling};
 
-use super::{Owner, metadata};
+use super::Owner;
+use super::metadata::metadata;
 
 pub(super) const SUFFIX: &str = "-hpa";
-/// Wanted CPU use of a resource that names no target.
+/// Target CPU utilization, if the resource sets no target.
 const DEFAULT_CPU_PERCENT: i32 = 80;
 
 pub(super) fn autoscaler(checked: &Checked, owner: &Owner) -> Option<HorizontalPodAutoscaler> {
@@ -22,7 +23,7 @@ pub(super) fn autoscaler(checked: &Checked, owner: &Owner) -> Option<HorizontalP
                 kind: "Deployment".to_owned(),
                 name: owner.name.clone(),
             },
-            min_replicas: Some(fewest(checked, scaling)),
+            min_replicas: Some(min_replicas(checked, scaling)),
             max_replicas: scaling.max_replicas,
             metrics: Some(metrics(scaling)),
             ..HorizontalPodAutoscalerSpec::default()
@@ -31,12 +32,11 @@ pub(super) fn autoscaler(checked: &Checked, owner: &Owner) -> Option<HorizontalP
     })
 }
 
-/// Never fewer than `replicas` asks for, as it has always been: taking over a resource must not
-/// take its pods away.
-fn fewest(checked: &Checked, scaling: &CheckedAutoscaling) -> i32 {
-    let asked = checked.workload.asked_replicas;
-    let fewest = scaling.min_replicas.max(asked).unwrap_or(1).max(1);
-    fewest.min(scaling.max_replicas)
+/// At least `replicas`, as in llama-stack-k8s-operator: adopting a resource must not remove pods.
+fn min_replicas(checked: &Checked, scaling: &CheckedAutoscaling) -> i32 {
+    let requested = checked.workload.requested_replicas;
+    let minimum = scaling.min_replicas.max(requested).unwrap_or(1).max(1);
+    minimum.min(scaling.max_replicas)
 }
 
 fn metrics(scaling: &CheckedAutoscaling) -> Vec<MetricSpec> {

@@ -1,34 +1,35 @@
-//! The certificates that the server trusts, where the pods can read them.
+//! The ConfigMap with the CA certificates that the server trusts, and its volume.
 
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, KeyToPath, Volume, VolumeMount,
 };
 use llsd_api::labels;
 
-use super::{Owner, metadata, text_map};
-use crate::trust::TrustBundle;
+use super::Owner;
+use super::metadata::{metadata, string_map};
+use crate::ca_bundle::CaBundle;
 
 pub(super) const SUFFIX: &str = "-ca-bundle";
-/// Where the server finds the certificates.
+/// Path of the certificates in the pod.
 pub(super) const FILE: &str = "/etc/ssl/certs/ca-bundle/ca-bundle.crt";
 const FOLDER: &str = "/etc/ssl/certs/ca-bundle";
 const KEY: &str = "ca-bundle.crt";
 /// Name of the volume, and the value of [`labels::COMPONENT`].
 const NAME: &str = "ca-bundle";
 
-pub(super) fn config_map(bundle: &TrustBundle, owner: &Owner) -> ConfigMap {
+pub(super) fn config_map(bundle: &CaBundle, owner: &Owner) -> ConfigMap {
     let mut metadata = metadata(owner, SUFFIX);
-    let found_by = [
+    let labels = [
         (labels::INSTANCE, owner.name.as_str()),
         (labels::COMPONENT, NAME),
     ];
     metadata
         .labels
         .get_or_insert_default()
-        .extend(text_map(found_by));
+        .extend(string_map(labels));
     ConfigMap {
         metadata,
-        data: Some(text_map([(KEY, bundle.as_str())])),
+        data: Some(string_map([(KEY, bundle.as_str())])),
         ..ConfigMap::default()
     }
 }

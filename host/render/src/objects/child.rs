@@ -1,4 +1,4 @@
-//! One object of a resource: what kind it is, how it is written, and whether the pods need it.
+//! A desired object of a resource: its kind, when it is written, and whether the server needs it.
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,40 +13,63 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::DESIRED_DIGEST;
+use super::{Cluster, DESIRED_DIGEST};
 use crate::digest;
 
-/// A kind of object that a resource may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Files: the generated one, certificates.
+/// Declares [`Kind`] and [`Kind::ALL`] from one list.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident,)*) => {
+        /// A kind of child object.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+        }
+    };
+}
+
+kinds! {
+    /// The generated server configuration, or the CA bundle.
     ConfigMap,
-    /// What a secret value was taken apart into.
+    /// Values extracted from other secret values.
     Secret,
     /// The identity of the pods.
     ServiceAccount,
-    /// What that identity may do.
+    /// The permissions of the ServiceAccount.
     RoleBinding,
-    /// The volume.
+    /// The volume for the server's data.
     PersistentVolumeClaim,
     /// The pods.
     Deployment,
-    /// The address inside the cluster.
+    /// Access from inside the cluster.
     Service,
-    /// Who may connect.
+    /// Restricts connections to the pods.
     NetworkPolicy,
-    /// The number of pods by load.
+    /// Scales the pods with the load.
     HorizontalPodAutoscaler,
-    /// How many pods may be away at once.
+    /// Limits how many pods are evicted at once.
     PodDisruptionBudget,
-    /// The address outside the cluster.
+    /// Access from outside the cluster.
     Ingress,
-    /// The address outside the cluster, on OpenShift.
+    /// Access from outside the cluster, on OpenShift.
     Route,
 }
 
 impl Kind {
-    /// How the API server serves the kind.
+    /// Whether the cluster serves the kind and the operator creates objects of it.
+    pub fn is_served(self, cluster: &Cluster) -> bool {
+        match self {
+            Self::Route => cluster.has_routes,
+            Self::RoleBinding => cluster.has_any_uid,
+            _ => true,
+        }
+    }
+
+    /// The API resource of the kind.
     pub fn resource(self) -> ApiResource {
         match self {
             Self::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
@@ -67,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// Whether pods of an older template may still need an object of this kind.
+    /// Whether pods of an older template may still read an object of this kind.
     pub fn is_read_by_pods(self) -> bool {
         matches!(self, Self::ConfigMap | Self::Secret)
     }
@@ -76,46 +99,46 @@ impl Kind {
 /// When an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// If there is none: the cluster refuses changes, or it never changes.
+    /// Only if it does not exist, because it is immutable or never changes.
     Once,
-    /// Whenever it is not what it should be.
+    /// Whenever it differs from the desired state.
     Converge,
 }
 
-/// What happens when an object cannot be written.
+/// What happens if writing an object fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The resource stops changing: the server would not work without it.
+    /// The pass stops, because the server does not work without the object.
     Essential,
-    /// The rest goes on, and the status says so.
+    /// The pass continues, and the status reports the failure.
     Optional,
 }
 
-/// An object that should exist.
+/// A desired object.
 #[derive(Clone, PartialEq)]
 pub struct Child {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its name.
     pub name: String,
     /// When it is written.
     pub write: Write,
-    /// What happens when it cannot be.
+    /// What happens if writing it fails.
     pub need: Need,
-    /// The whole object, with its digest.
+    /// The complete object, with the label [`DESIRED_DIGEST`].
     pub object: Value,
 }
 
-/// An object that should no longer exist, if it is ours.
+/// An object that must be deleted, if the resource owns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retired {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its name.
     pub name: String,
 }
 
-/// Objects can hold secret values, which no message may show.
+/// Omits the object, which can contain secret values.
 impl std::fmt::Debug for Child {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Child")
@@ -128,7 +151,7 @@ impl std::fmt::Debug for Child {
 }
 
 impl Child {
-    /// An object with its digest on it.
+    /// Adds the label [`DESIRED_DIGEST`] to an object.
     pub(super) fn new<K>(kind: Kind, write: Write, need: Need, object: &K) -> Self
     where
         K: Serialize + kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -143,7 +166,7 @@ impl Child {
         )
     }
 
-    /// The same for a kind that has no type.
+    /// The same for a kind without a Rust type.
     pub(super) fn from_json(
         kind: Kind,
         write: Write,
@@ -162,16 +185,17 @@ impl Child {
     }
 }
 
-/// Of a Secret only what is no secret: a plain digest of a short value gives the value away.
+/// The digest of an object. For a Secret it covers the keys but not the values, because a plain digest
+/// of a short value would reveal it.
 fn digest_of(kind: Kind, object: &Value) -> String {
     if kind != Kind::Secret {
         return digest::label(&object.to_string());
     }
-    let mut shown = object.clone();
+    let mut without_values = object.clone();
     let keys: Vec<_> = object["data"]
         .as_object()
         .map(|data| data.keys().cloned().collect())
         .unwrap_or_default();
-    shown["data"] = json!(keys);
-    digest::label(&shown.to_string())
+    without_values["data"] = json!(keys);
+    digest::label(&without_values.to_string())
 }

@@ -1,4 +1,4 @@
-//! The Deployment: how many pods, and how they are replaced. What a pod is stands in `pod`.
+//! The Deployment: the number of pods, the rollout strategy, and the annotations that cause a rollout.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::Checked;
 
-use super::{ConfigPlan, ObjectInputs, SECRETS_DIGEST, metadata, pod, selector};
+use super::metadata::{metadata, selector};
+use super::{ConfigPlan, ObjectInputs, SECRETS_DIGEST, pod};
 use crate::digest;
 
-/// Annotation of the pods: a digest of the file they read.
+/// Pod annotation: a digest of the server configuration.
 const CONFIG_DIGEST: &str = "configmap.hash/user-config";
-/// Annotation of the pods: a digest of the certificates they trust.
-const TRUST_DIGEST: &str = "configmap.hash/ca-bundle";
+/// Pod annotation: a digest of the CA bundle.
+const CA_BUNDLE_DIGEST: &str = "configmap.hash/ca-bundle";
 
 pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
     let &ObjectInputs { checked, owner, .. } = inputs;
-    // The autoscaler owns the number of pods.
+    // With an autoscaler, `replicas` must not be set: the autoscaler changes it.
     let replicas = match &checked.workload.autoscaling {
         Some(_) => None,
         None => Some(checked.workload.replicas()),
@@ -48,14 +49,14 @@ pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
     }
 }
 
-/// What replaces the pods when it changes.
+/// The annotations of the pod template. A change of one replaces the pods.
 fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
-    let trust = inputs
-        .trust
+    let ca_bundle = inputs
+        .ca_bundle
         .map(|bundle| digest::of(bundle.as_str().as_bytes()));
     let digests = [
         (CONFIG_DIGEST, config_digest(inputs.plan)),
-        (TRUST_DIGEST, trust),
+        (CA_BUNDLE_DIGEST, ca_bundle),
         (SECRETS_DIGEST, inputs.secrets_digest.map(str::to_owned)),
     ];
     let annotations: BTreeMap<_, _> = digests
@@ -65,9 +66,9 @@ fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
     (!annotations.is_empty()).then_some(annotations)
 }
 
-/// A volume can be attached to one node at a time, so its pod goes before the next one comes. The
-/// defaults of the other strategy are written out: only a field that is ours is removed from the
-/// cluster when we stop sending it, and `Recreate` is refused beside them.
+/// `Recreate` for a pod with a persistent volume, which can be attached to one node at a time, and
+/// `RollingUpdate` otherwise. The defaults of `RollingUpdate` are set explicitly, so that server-side
+/// apply removes them when the strategy changes. The API server rejects `Recreate` together with them.
 fn strategy(checked: &Checked) -> DeploymentStrategy {
     if checked.workload.volume.is_some() {
         return DeploymentStrategy {

@@ -1,17 +1,19 @@
-//! What secret values were taken apart into, in a Secret that belongs to the resource.
+//! The Secret with values that were extracted from other secret values, such as the host of a
+//! connection string.
 //!
-//! Values pass through here into the Secret and nowhere else.
+//! This module writes secret values to the Secret only, never to messages or logs.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::{ObjectInputs, Owner, SECRETS_DIGEST, metadata, text_map};
+use super::metadata::{metadata, string_map};
+use super::{ObjectInputs, Owner, SECRETS_DIGEST};
 
 pub(super) const SUFFIX: &str = "-derived";
 
-/// By variable, its value. Shown nowhere.
+/// The value of each variable. `Debug` prints the names only.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DerivedValues(pub BTreeMap<String, String>);
 
@@ -26,7 +28,8 @@ pub(super) fn name(owner: &Owner) -> String {
     format!("{}{SUFFIX}", owner.name)
 }
 
-/// It tells by an annotation when its values change: their own digest would give them away.
+/// The Secret. Its annotation changes with the values and is keyed, because a plain digest of a short
+/// value would reveal it.
 pub(super) fn secret(inputs: &ObjectInputs<'_>) -> Option<Secret> {
     let DerivedValues(values) = inputs.derived;
     let data = values
@@ -35,7 +38,7 @@ pub(super) fn secret(inputs: &ObjectInputs<'_>) -> Option<Secret> {
     let mut metadata = metadata(inputs.owner, SUFFIX);
     metadata.annotations = inputs
         .secrets_digest
-        .map(|digest| text_map([(SECRETS_DIGEST, digest)]));
+        .map(|digest| string_map([(SECRETS_DIGEST, digest)]));
     (!values.is_empty()).then(|| Secret {
         metadata,
         type_: Some("Opaque".to_owned()),

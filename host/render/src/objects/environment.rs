@@ -1,32 +1,32 @@
-//! The variables of the server container.
+//! The environment variables of the server container.
 //!
-//! Order as it has always been: ours, then what the configuration needs, then the user's. Kubernetes
-//! lets a later variable win over an earlier one of the same name, but server-side apply takes each
-//! name once: so a later one takes the place of the earlier.
+//! The order is that of llama-stack-k8s-operator: the operator's variables, then those that the
+//! configuration needs, then the user's. In Kubernetes a later variable overrides an earlier one of
+//! the same name, but server-side apply allows each name once. So a later one replaces the earlier.
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
 use llsd_api::checked::DEFAULT_PORT;
 
-use super::{ConfigPlan, ObjectInputs, derived, external, pod, trust};
+use super::{ConfigPlan, ObjectInputs, ca_bundle, derived_secret, external_providers, volumes};
 use crate::generate::{PodVariable, ValueSource};
 
 pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
     let checked = inputs.checked;
     let workers = checked.workload.workers.unwrap_or(1);
-    let data_folder = ("HF_HOME", pod::data_folder(checked).to_owned());
+    let data_folder = ("HF_HOME", volumes::data_folder(checked).to_owned());
     let trusted = inputs
-        .trust
-        .map(|_| ("SSL_CERT_FILE", trust::FILE.to_owned()));
+        .ca_bundle
+        .map(|_| ("SSL_CERT_FILE", ca_bundle::FILE.to_owned()));
     let server = [
         ("LLS_WORKERS", workers.to_string()),
         ("LLS_PORT", checked.networking.port().to_string()),
-        ("LLAMA_STACK_CONFIG", pod::CONFIG_FILE.to_owned()),
+        ("LLAMA_STACK_CONFIG", volumes::CONFIG_FILE.to_owned()),
     ];
-    let ours = [data_folder].into_iter().chain(trusted).chain(server);
+    let own = [data_folder].into_iter().chain(trusted).chain(server);
     let user = checked.workload.overrides.env.iter().flatten().cloned();
-    let all = ours
+    let all = own
         .map(|(name, value)| literal(name, value))
-        .chain(of_plan(inputs))
+        .chain(config_variables(inputs))
         .chain(user);
     let mut variables: Vec<EnvVar> = Vec::new();
     for variable in all {
@@ -39,12 +39,12 @@ pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
         }
     }
     if !checked.external.is_empty() {
-        external::extend_path(&mut variables);
+        external_providers::extend_path(&mut variables);
     }
     variables
 }
 
-fn of_plan(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
+fn config_variables(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
     match inputs.plan {
         ConfigPlan::Generated(generated) => {
             let startup = generated
@@ -52,23 +52,23 @@ fn of_plan(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
                 .env
                 .iter()
                 .map(|(name, value)| literal(name, value.clone()));
-            let wanted = generated.variables.iter();
+            let variables = generated.variables.iter();
             startup
-                .chain(wanted.map(|one| variable(one, inputs)))
+                .chain(variables.map(|one| variable(one, inputs)))
                 .collect()
         }
-        // The images' own entry point reads this one and keeps what else it does at start.
+        // The entry point of the published images reads this variable.
         ConfigPlan::Override { .. } => {
-            let file = literal("RUN_CONFIG_PATH", pod::CONFIG_FILE.to_owned());
-            [file].into_iter().chain(other_port(inputs)).collect()
+            let file = literal("RUN_CONFIG_PATH", volumes::CONFIG_FILE.to_owned());
+            [file].into_iter().chain(port_variable(inputs)).collect()
         }
-        ConfigPlan::DistributionDefault => other_port(inputs).into_iter().collect(),
+        ConfigPlan::DistributionDefault => port_variable(inputs).into_iter().collect(),
     }
 }
 
-/// What makes a server listen on another port that reads no file of ours: it goes before the port
-/// that a file names.
-fn other_port(inputs: &ObjectInputs<'_>) -> Option<EnvVar> {
+/// Sets the port of a server without a generated configuration. It overrides the port in the server's
+/// own file.
+fn port_variable(inputs: &ObjectInputs<'_>) -> Option<EnvVar> {
     let port = inputs.checked.networking.port();
     (port != DEFAULT_PORT).then(|| literal("LLAMA_STACK_PORT", port.to_string()))
 }
@@ -86,7 +86,9 @@ fn variable(
         ValueSource::Secret(reference) => {
             from_secret(name, reference.secret.clone(), reference.key.clone())
         }
-        ValueSource::Part(..) => from_secret(name, derived::name(inputs.owner), name.clone()),
+        ValueSource::Part(..) => {
+            from_secret(name, derived_secret::name(inputs.owner), name.clone())
+        }
     }
 }
 

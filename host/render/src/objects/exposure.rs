@@ -1,6 +1,7 @@
-//! The address outside the cluster: an Ingress, or a Route where the cluster has that API.
+//! Exposes the server outside the cluster: with a Route if the cluster serves that API, otherwise with
+//! an Ingress.
 //!
-//! Only what the resource says is written: annotations and labels that others add stay.
+//! Only fields from the resource are set, so that annotations and labels of others are preserved.
 
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule,
@@ -9,14 +10,15 @@ use k8s_openapi::api::networking::v1::{
 use llsd_api::checked::Expose;
 use serde_json::{Value, json};
 
-use super::{Child, Kind, Need, ObjectInputs, Write, metadata, service};
+use super::metadata::metadata;
+use super::{Child, Kind, Need, ObjectInputs, Write, service};
 
 pub(super) const INGRESS_SUFFIX: &str = "-ingress";
 pub(super) const ROUTE_SUFFIX: &str = "-route";
-/// How the most common ingress controller is told that the server itself speaks TLS.
+/// Annotation that makes ingress-nginx connect to the server with TLS.
 const BACKEND_PROTOCOL: (&str, &str) = ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS");
 
-/// The object that exposes the server, where it is to be exposed.
+/// The object that exposes the server, if the resource requests it.
 pub(super) fn exposure(inputs: &ObjectInputs<'_>) -> Option<Child> {
     let expose = inputs.checked.networking.expose.as_ref()?;
     Some(if inputs.cluster.has_routes {
@@ -29,12 +31,12 @@ pub(super) fn exposure(inputs: &ObjectInputs<'_>) -> Option<Child> {
     })
 }
 
-/// The address of a live Ingress or Route; absent: it has none yet.
-pub fn exposed_at(live: &Value) -> Option<String> {
+/// The URL of a live Ingress or Route. `None` if it has no address yet.
+pub fn exposed_url(live: &Value) -> Option<String> {
     let spec = &live["spec"];
     let balancer = &live["status"]["loadBalancer"]["ingress"][0];
     let candidates = [
-        // A Route has its host where the cluster chose one, too.
+        // Also set if the cluster chose the host of a Route.
         &spec["host"],
         &live["status"]["ingress"][0]["host"],
         &spec["rules"][0]["host"],
@@ -62,13 +64,14 @@ fn ingress(inputs: &ObjectInputs<'_>, expose: &Expose) -> Ingress {
     } = expose;
     let networking = &inputs.checked.networking;
     let mut metadata = metadata(inputs.owner, INGRESS_SUFFIX);
-    let mut all = annotations.clone();
+    let mut annotations = annotations.clone();
     if networking.tls_secret.is_some() {
         let (key, value) = BACKEND_PROTOCOL;
-        all.entry(key.to_owned())
+        annotations
+            .entry(key.to_owned())
             .or_insert_with(|| value.to_owned());
     }
-    metadata.annotations = (!all.is_empty()).then_some(all);
+    metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let backend = IngressBackend {
         service: Some(IngressServiceBackend {
             name: service::name(inputs.owner),
@@ -105,8 +108,9 @@ fn ingress(inputs: &ObjectInputs<'_>, expose: &Expose) -> Ingress {
     }
 }
 
-/// A server that speaks TLS is passed through, unless the router has a certificate of its own to
-/// present; one that does not is never offered in the clear.
+/// The Route. TLS of the server is passed through, or re-encrypted if the router has its own
+/// certificate. For a server without TLS, the router terminates TLS, so that the Route is never plain
+/// HTTP.
 fn route(inputs: &ObjectInputs<'_>, expose: &Expose) -> Value {
     let Expose {
         hostname,
@@ -114,8 +118,8 @@ fn route(inputs: &ObjectInputs<'_>, expose: &Expose) -> Value {
         tls_secret_name,
         annotations,
     } = expose;
-    let speaks_tls = inputs.checked.networking.tls_secret.is_some();
-    let termination = match (speaks_tls, tls_secret_name) {
+    let server_has_tls = inputs.checked.networking.tls_secret.is_some();
+    let termination = match (server_has_tls, tls_secret_name) {
         (true, None) => "passthrough",
         (true, Some(_)) => "reencrypt",
         (false, _) => "edge",
@@ -150,11 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_the_named_host_or_what_the_load_balancer_answers() {
+    fn the_url_has_the_host_of_the_spec_or_of_the_load_balancer() {
         let balanced = json!({"spec": {"rules": [{}]}, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
-        assert_eq!(exposed_at(&balanced).as_deref(), Some("http://192.0.2.1"));
+        assert_eq!(exposed_url(&balanced).as_deref(), Some("http://192.0.2.1"));
         let named = json!({"spec": {"tls": [{}], "rules": [{"host": "a.example.com"}]}});
-        assert_eq!(exposed_at(&named).as_deref(), Some("https://a.example.com"));
-        assert_eq!(exposed_at(&json!({"spec": {"rules": [{}]}})), None);
+        assert_eq!(
+            exposed_url(&named).as_deref(),
+            Some("https://a.example.com")
+        );
+        assert_eq!(exposed_url(&json!({"spec": {"rules": [{}]}})), None);
     }
 }

@@ -1,9 +1,8 @@
-//! Providers that arrive in images of their own: brought into the pod and installed before the
-//! server starts.
+//! External providers: init containers copy their files from provider images and install them before
+//! the server starts.
 //!
-//! Each image needs no more than a shell and its files. The packages are installed by the image of
-//! the server, so that they fit its interpreter; everything comes with the images, and no package
-//! index is asked.
+//! A provider image needs only a shell and its files. The server image installs the packages, so that
+//! they match its Python interpreter. All packages come from the images; no package index is used.
 
 use k8s_openapi::api::core::v1::{
     Container, EmptyDirVolumeSource, EnvVar, ResourceRequirements, SecurityContext, Volume,
@@ -15,18 +14,18 @@ use llsd_api::v1alpha2::PullPolicy;
 
 use super::{ObjectInputs, pod};
 
-/// Where the server finds what was installed.
+/// Directory of the installed packages in the pod.
 pub(super) const PACKAGES: &str = "/opt/llama-stack/external-providers/python-packages";
 const FOLDER: &str = "/opt/llama-stack/external-providers";
 const VOLUME: &str = "external-providers";
-/// More than any provider with its dependencies has needed.
+/// More than any known provider with its dependencies needs.
 const VOLUME_SIZE: &str = "2Gi";
-/// The user of the published images; the files of a provider's image need not be writable.
+/// The user of the published images. It needs only to read the files of a provider image.
 const USER: i64 = 1001;
 
-/// Copies the files of one image. `$1` is the folder for it.
-const BRING: &str = "mkdir -p \"$1\" && cp -R /lls-provider/. \"$1\"";
-/// Installs the packages of each folder, in order. `$1` is where to, the others are the folders.
+/// Copies the files of one image. `$1` is the target directory.
+const COPY: &str = "mkdir -p \"$1\" && cp -R /lls-provider/. \"$1\"";
+/// Installs the packages of each directory, in order. `$1` is the target; the rest are directories.
 const INSTALL: &str = r#"set -e
 target="$1"; shift
 mkdir -p "$target"
@@ -38,26 +37,27 @@ for folder in "$@"; do
   fi
 done"#;
 
-/// Name of the container that brings a provider.
-pub fn init_container(id: &str) -> String {
+/// Name of the init container that copies a provider.
+pub fn init_container_name(id: &str) -> String {
     format!("install-provider-{id}")
 }
 
-/// One container for each provider, in the order of the resource, and one that installs them all.
+/// One container that copies each provider, in the order of the resource, and one that installs them
+/// all.
 pub(super) fn init_containers(inputs: &ObjectInputs<'_>) -> Option<Vec<Container>> {
     let external = &inputs.checked.external;
     if external.is_empty() {
         return None;
     }
-    let bring = external.iter().map(|provider| Container {
-        name: init_container(provider.id.as_str()),
+    let copy = external.iter().map(|provider| Container {
+        name: init_container_name(provider.id.as_str()),
         image: Some(provider.image.clone()),
         image_pull_policy: Some(policy(provider.image_pull_policy).to_owned()),
-        command: Some(shell(BRING, [folder(provider)])),
+        command: Some(shell(COPY, [folder(provider)])),
         security_context: Some(SecurityContext {
             run_as_non_root: Some(true),
             run_as_user: Some(USER),
-            ..pod::confined()
+            ..pod::restricted_context()
         }),
         ..container()
     });
@@ -68,10 +68,10 @@ pub(super) fn init_containers(inputs: &ObjectInputs<'_>) -> Option<Vec<Container
         name: "install-packages".to_owned(),
         image: Some(inputs.image.to_owned()),
         command: Some(shell(INSTALL, folders)),
-        security_context: Some(pod::confined()),
+        security_context: Some(pod::restricted_context()),
         ..container()
     };
-    Some(bring.chain([install]).collect())
+    Some(copy.chain([install]).collect())
 }
 
 pub(super) fn volume(inputs: &ObjectInputs<'_>) -> Option<Volume> {
@@ -92,7 +92,7 @@ pub(super) fn mount(inputs: &ObjectInputs<'_>) -> Option<VolumeMount> {
     })
 }
 
-/// Puts the packages before those that the user has put there.
+/// Prepends the packages to the user's `PYTHONPATH`.
 pub(super) fn extend_path(variables: &mut Vec<EnvVar>) {
     const PATH: &str = "PYTHONPATH";
     let earlier = variables.iter_mut().find(|one| one.name == PATH);

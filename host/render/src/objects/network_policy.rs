@@ -1,4 +1,4 @@
-//! Who may connect to the pods.
+//! The NetworkPolicy, which restricts connections to the pods.
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
@@ -8,20 +8,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::v1alpha2::AllowedFrom;
 
-use super::{ObjectInputs, metadata, selector, text_map};
+use super::ObjectInputs;
+use super::metadata::{metadata, selector, string_map};
 
 pub(super) const SUFFIX: &str = "-network-policy";
-/// The label by which a namespace is selected by its name.
+/// Label with the name of a namespace, which every namespace has.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// The label of the namespaces of OpenShift's routers.
+/// Label of the namespace of the OpenShift routers.
 const ROUTER: (&str, &str) = ("network.openshift.io/policy-group", "ingress");
 const EVERY_NAMESPACE: &str = "*";
 
-/// One where the resource says who may connect. A resource that came through v1alpha1 leaves that to
-/// the operator's own switch, as it always has: a policy that appears by itself cuts traffic.
+/// The NetworkPolicy, if the resource sets `allowedFrom`. For a resource that was created as v1alpha1
+/// the operator's settings decide, as in llama-stack-k8s-operator: a policy that appears unexpectedly
+/// blocks traffic.
 pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy> {
     let networking = &inputs.checked.networking;
-    let is_wanted = inputs
+    let is_enabled = inputs
         .network_policy
         .unwrap_or(networking.allowed_from.is_some());
     let port = NetworkPolicyPort {
@@ -29,7 +31,7 @@ pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy>
         protocol: Some("TCP".to_owned()),
         end_port: None,
     };
-    is_wanted.then(|| NetworkPolicy {
+    is_enabled.then(|| NetworkPolicy {
         metadata: metadata(inputs.owner, SUFFIX),
         spec: Some(NetworkPolicySpec {
             pod_selector: Some(LabelSelector {
@@ -85,7 +87,7 @@ fn peers(inputs: &ObjectInputs<'_>) -> Vec<NetworkPolicyPeer> {
 
 fn labelled(key: &str, value: &str) -> NetworkPolicyPeer {
     namespaces_with(LabelSelector {
-        match_labels: Some(text_map([(key, value)])),
+        match_labels: Some(string_map([(key, value)])),
         ..LabelSelector::default()
     })
 }

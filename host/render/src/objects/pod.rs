@@ -1,45 +1,21 @@
-//! One pod: the server container, its volumes, its probe, and where pods go.
+//! The pod: its security context, its server container and its startup probe.
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
-    HTTPGetAction, PersistentVolumeClaimVolumeSource, PodAffinityTerm, PodAntiAffinity,
-    PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext,
-    TopologySpreadConstraint, Volume, VolumeMount, WeightedPodAffinityTerm,
+    Capabilities, Container, ContainerPort, HTTPGetAction, PodSecurityContext, PodSpec, Probe,
+    ResourceRequirements, SeccompProfile, SecurityContext,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use llsd_api::checked::{Checked, DEFAULT_MOUNT_PATH};
-use llsd_api::{FieldPath, Rejection, Rejections, labels};
+use llsd_api::checked::Checked;
 
 use super::{
-    ConfigPlan, ObjectInputs, Owner, SERVICE_ACCOUNT_SUFFIX, config_map_name, environment,
-    external, quantity, text_map, tls, trust, volume,
+    ConfigPlan, ObjectInputs, SERVICE_ACCOUNT_SUFFIX, environment, external_providers, quantity,
+    scheduling, volumes,
 };
 
-/// Where the server finds its file.
-pub(crate) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
-const CONFIG_FOLDER: &str = "/etc/llama-stack/";
 const CONTAINER: &str = "llama-stack";
-const CONFIG_VOLUME: &str = "user-config";
-const DATA_VOLUME: &str = "lls-storage";
 /// The group of the published images, which must be able to write to the volume.
 const FS_GROUP: i64 = 1001;
-const HOST_TOPOLOGY: &str = "kubernetes.io/hostname";
-const TOPOLOGIES: [&str; 3] = [
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    HOST_TOPOLOGY,
-];
-
-/// Where the server keeps its data, on a volume or not.
-pub(crate) fn data_folder(checked: &Checked) -> &str {
-    checked
-        .workload
-        .volume
-        .as_ref()
-        .map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path)
-}
 
 pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
     let &ObjectInputs { checked, owner, .. } = inputs;
@@ -55,24 +31,24 @@ pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
         image_pull_secrets: overrides.image_pull_secrets.clone(),
         security_context: Some(PodSecurityContext {
             fs_group: Some(FS_GROUP),
-            seccomp_profile: is_confined(inputs).then(|| SeccompProfile {
+            seccomp_profile: is_restricted(inputs).then(|| SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
                 localhost_profile: None,
             }),
             ..PodSecurityContext::default()
         }),
-        topology_spread_constraints: spread(checked, owner),
-        affinity: (checked.workload.replicas() > 1).then(|| apart(owner)),
-        volumes: Some(with_users(volumes(inputs), &overrides.volumes)),
-        init_containers: external::init_containers(inputs),
+        topology_spread_constraints: scheduling::topology_spread(checked, owner),
+        affinity: scheduling::affinity(checked, owner),
+        volumes: Some(volumes::volumes(inputs)),
+        init_containers: external_providers::init_containers(inputs),
         containers: vec![container(inputs)],
         ..PodSpec::default()
     }
 }
 
-/// What a container may not do: everything that the restricted level forbids, except for running as
-/// root, which some images need.
-pub(super) fn confined() -> SecurityContext {
+/// The security context that the restricted Pod Security Standard requires, except that running as
+/// root is allowed, because some images need it.
+pub(super) fn restricted_context() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities {
@@ -83,13 +59,14 @@ pub(super) fn confined() -> SecurityContext {
     }
 }
 
-/// Pods with a file of ours are: what is in them is known. The others run as their images want.
-fn is_confined(inputs: &ObjectInputs<'_>) -> bool {
+/// Whether the pod gets restricted security contexts. Only a pod with a generated configuration does,
+/// because only its contents are known.
+fn is_restricted(inputs: &ObjectInputs<'_>) -> bool {
     matches!(inputs.plan, ConfigPlan::Generated(_))
 }
 
-/// Whether the image runs as somebody else than root. The node can tell by a number only: it would
-/// not start an image that gives a name.
+/// Whether the image runs as a numeric user other than root. The kubelet can verify `runAsNonRoot`
+/// only for a numeric user, and would not start an image with a user name.
 fn is_unprivileged(inputs: &ObjectInputs<'_>) -> bool {
     let user = inputs.image_user.and_then(|user| user.split(':').next());
     user.and_then(|user| user.parse::<u32>().ok())
@@ -103,10 +80,10 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         ConfigPlan::Generated(generated) => Some(&generated.startup),
         ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
     };
-    let choose = |user: &Option<Vec<String>>, hint: Option<&Vec<String>>| {
+    let first_non_empty = |user: &Option<Vec<String>>, plugin: Option<&Vec<String>>| {
         user.clone()
-            .filter(|words| !words.is_empty())
-            .or_else(|| hint.cloned().filter(|words| !words.is_empty()))
+            .filter(|arguments| !arguments.is_empty())
+            .or_else(|| plugin.cloned().filter(|arguments| !arguments.is_empty()))
     };
     let name = overrides
         .container_name
@@ -115,8 +92,8 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
     Container {
         name: name.unwrap_or_else(|| CONTAINER.to_owned()),
         image: Some(inputs.image.to_owned()),
-        command: choose(&overrides.command, startup.map(|startup| &startup.command)),
-        args: choose(&overrides.args, startup.map(|startup| &startup.args)),
+        command: first_non_empty(&overrides.command, startup.map(|startup| &startup.command)),
+        args: first_non_empty(&overrides.args, startup.map(|startup| &startup.args)),
         ports: Some(vec![ContainerPort {
             container_port: i32::from(checked.networking.port()),
             protocol: Some("TCP".to_owned()),
@@ -125,16 +102,16 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         env: Some(environment::environment(inputs)),
         resources: Some(resources(checked)),
         startup_probe: Some(startup_probe(inputs)),
-        security_context: is_confined(inputs).then(|| SecurityContext {
+        security_context: is_restricted(inputs).then(|| SecurityContext {
             run_as_non_root: is_unprivileged(inputs).then_some(true),
-            ..confined()
+            ..restricted_context()
         }),
-        volume_mounts: Some(with_users(mounts(inputs), &overrides.volume_mounts)),
+        volume_mounts: Some(volumes::mounts(inputs)),
         ..Container::default()
     }
 }
 
-/// A server that loads models takes its time: it has half an hour.
+/// Allows half an hour, because the server may download models when it starts.
 fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
     let networking = &inputs.checked.networking;
     Probe {
@@ -152,8 +129,8 @@ fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
     }
 }
 
-/// One core for each worker and one gibibyte, unless asked otherwise or limited to less; limits only
-/// where the number of workers is.
+/// The resource's own requests and limits. The default requests are one core for each worker and 1
+/// GiB, or the limit if that is lower. Default limits are set only if `workers` is set.
 fn resources(checked: &Checked) -> ResourceRequirements {
     let mut resources = checked.workload.resources.clone().unwrap_or_default();
     let workers = checked.workload.workers;
@@ -177,150 +154,4 @@ fn resources(checked: &Checked) -> ResourceRequirements {
         }
     }
     resources
-}
-
-/// Refuses volumes and mounts of the user that would take the place of ours: the API server would
-/// not take the pods.
-pub(super) fn refuse_collisions(inputs: &ObjectInputs<'_>) -> Result<(), Rejections> {
-    let overrides = &inputs.checked.workload.overrides;
-    let path = FieldPath::spec().at(&["workload", "overrides"]);
-    let (our_volumes, our_mounts) = (volumes(inputs), mounts(inputs));
-    let mut found = Vec::new();
-    for (position, volume) in overrides.volumes.iter().flatten().enumerate() {
-        if our_volumes.iter().any(|ours| ours.name == volume.name) {
-            found.push(Rejection {
-                field: path.field("volumes").index(position).field("name"),
-                problem: format!("{:?} is the name of a volume of the operator", volume.name),
-                fix: "use another name".to_owned(),
-            });
-        }
-    }
-    for (position, mount) in overrides.volume_mounts.iter().flatten().enumerate() {
-        // To the letter, as the API server compares: what it takes may be running already.
-        if our_mounts
-            .iter()
-            .any(|ours| ours.mount_path == mount.mount_path)
-        {
-            found.push(Rejection {
-                field: path
-                    .field("volumeMounts")
-                    .index(position)
-                    .field("mountPath"),
-                problem: format!("the operator mounts a volume at {:?}", mount.mount_path),
-                fix: "use another path".to_owned(),
-            });
-        }
-    }
-    Rejections::new(found).map_or(Ok(()), Err)
-}
-
-/// The volumes that are ours.
-fn volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
-    let &ObjectInputs { checked, owner, .. } = inputs;
-    let mut data = Volume {
-        name: DATA_VOLUME.to_owned(),
-        ..Volume::default()
-    };
-    if checked.workload.volume.is_some() {
-        let claim_name = format!("{}{}", owner.name, volume::SUFFIX);
-        data.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
-            claim_name,
-            read_only: None,
-        });
-    } else {
-        data.empty_dir = Some(EmptyDirVolumeSource::default());
-    }
-    let config_map = match inputs.plan {
-        ConfigPlan::Generated(generated) => Some(config_map_name(&owner.name, &generated.yaml)),
-        ConfigPlan::Override { config_map, .. } => Some(config_map.clone()),
-        ConfigPlan::DistributionDefault => None,
-    };
-    let config = config_map.map(|name| Volume {
-        name: CONFIG_VOLUME.to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name,
-            ..ConfigMapVolumeSource::default()
-        }),
-        ..Volume::default()
-    });
-    let ours = [
-        Some(data),
-        inputs.trust.map(|_| trust::volume(owner)),
-        config,
-        tls::volume(checked),
-        external::volume(inputs),
-    ];
-    ours.into_iter().flatten().collect()
-}
-
-/// The mounts that are ours.
-fn mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
-    let checked = inputs.checked;
-    let data = VolumeMount {
-        name: DATA_VOLUME.to_owned(),
-        mount_path: data_folder(checked).to_owned(),
-        ..VolumeMount::default()
-    };
-    let config = (*inputs.plan != ConfigPlan::DistributionDefault).then(|| VolumeMount {
-        name: CONFIG_VOLUME.to_owned(),
-        mount_path: CONFIG_FOLDER.to_owned(),
-        read_only: Some(true),
-        ..VolumeMount::default()
-    });
-    let ours = [
-        Some(data),
-        config,
-        inputs.trust.map(|_| trust::mount()),
-        tls::mount(checked),
-        external::mount(inputs),
-    ];
-    ours.into_iter().flatten().collect()
-}
-
-fn with_users<T: Clone>(ours: Vec<T>, users: &Option<Vec<T>>) -> Vec<T> {
-    ours.into_iter()
-        .chain(users.iter().flatten().cloned())
-        .collect()
-}
-
-/// The user's wishes, or several pods evenly over regions, zones and nodes.
-fn spread(checked: &Checked, owner: &Owner) -> Option<Vec<TopologySpreadConstraint>> {
-    let asked = &checked.workload.topology_spread_constraints;
-    if !asked.is_empty() {
-        return Some(asked.clone());
-    }
-    let evenly = |topology: &str| TopologySpreadConstraint {
-        max_skew: 1,
-        topology_key: topology.to_owned(),
-        when_unsatisfiable: "ScheduleAnyway".to_owned(),
-        label_selector: Some(pods_of(owner)),
-        ..TopologySpreadConstraint::default()
-    };
-    (checked.workload.replicas() > 1).then(|| TOPOLOGIES.into_iter().map(evenly).collect())
-}
-
-/// Pods avoid nodes that have one already.
-fn apart(owner: &Owner) -> Affinity {
-    let term = WeightedPodAffinityTerm {
-        weight: 100,
-        pod_affinity_term: PodAffinityTerm {
-            topology_key: HOST_TOPOLOGY.to_owned(),
-            label_selector: Some(pods_of(owner)),
-            ..PodAffinityTerm::default()
-        },
-    };
-    Affinity {
-        pod_anti_affinity: Some(PodAntiAffinity {
-            preferred_during_scheduling_ignored_during_execution: Some(vec![term]),
-            ..PodAntiAffinity::default()
-        }),
-        ..Affinity::default()
-    }
-}
-
-fn pods_of(owner: &Owner) -> LabelSelector {
-    LabelSelector {
-        match_labels: Some(text_map([(labels::INSTANCE, owner.name.as_str())])),
-        ..LabelSelector::default()
-    }
 }

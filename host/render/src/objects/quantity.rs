@@ -1,17 +1,17 @@
-//! Amounts of Kubernetes, compared: `500m`, `1Gi`, `1e3`.
+//! Compares Kubernetes quantities: `500m`, `1Gi`, `1e3`.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Whether one amount is certainly less than another. What cannot be read is not.
+/// Whether one quantity is less than another. `false` if one of them is invalid.
 pub(super) fn is_less(one: &Quantity, other: &Quantity) -> bool {
-    match (billionths(&one.0), billionths(&other.0)) {
+    match (nano_units(&one.0), nano_units(&other.0)) {
         (Some(one), Some(other)) => one < other,
         _ => false,
     }
 }
 
-/// An amount in the unit that the cluster counts in, rounded up as it does.
-fn billionths(text: &str) -> Option<u128> {
+/// A quantity in nano-units, rounded up as Kubernetes does.
+fn nano_units(text: &str) -> Option<u128> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -24,13 +24,13 @@ fn billionths(text: &str) -> Option<u128> {
     let power = 9 + tens - i32::try_from(fraction.len()).ok()?;
     let ten = 10_u128.checked_pow(power.unsigned_abs());
     if power < 0 {
-        // Whatever is divided by more than any amount leaves the least one.
+        // A divisor that overflows is larger than any amount, so the result is the smallest unit.
         return Some(amount.div_ceil(ten.unwrap_or(u128::MAX)));
     }
     amount.checked_mul(ten?)
 }
 
-/// The power of ten and the factor that a suffix stands for.
+/// The power of ten and the factor of a suffix.
 fn scale(suffix: &str) -> Option<(i32, u128)> {
     Some(match suffix {
         "n" => (-9, 1),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_compared_whatever_their_suffix() {
+    fn quantities_with_different_suffixes_are_compared() {
         for (smaller, larger) in [
             ("500m", "1"),
             ("999m", "1"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_or_beyond_all_of_them_is_not_less() {
+    fn an_invalid_or_overflowing_quantity_is_not_less() {
         for odd in ["", "Gi", "1.2.3", "-1", "1x", "1e", "1e99999", "1e1000"] {
             assert!(!less(odd, "1Gi"), "{odd}");
             assert!(!less("0", odd), "{odd}");

@@ -1,11 +1,12 @@
-//! On OpenShift the pods may run under the group that their volume belongs to.
+//! The RoleBinding that lets the pods run with the group of their volume on OpenShift.
 
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 
-use super::{ObjectInputs, SERVICE_ACCOUNT_SUFFIX, metadata};
+use super::metadata::metadata;
+use super::{ObjectInputs, SERVICE_ACCOUNT_SUFFIX};
 
 pub(super) const SUFFIX: &str = "-rb";
-/// The ClusterRole, which only OpenShift has.
+/// The ClusterRole, which exists only on OpenShift.
 pub const ANY_UID: &str = "system:openshift:scc:anyuid";
 
 pub(super) fn role_binding(inputs: &ObjectInputs<'_>) -> Option<RoleBinding> {

@@ -1,19 +1,21 @@
-//! The address inside the cluster. Every resource has one, also where the first operator made none.
+//! The Service. Every resource has one, also where llama-stack-k8s-operator created none.
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::Checked;
 
-use super::{Owner, metadata, selector};
+use super::Owner;
+use super::metadata::{metadata, selector};
 
-const SUFFIX: &str = "-service";
+/// Suffix of the name of the Service.
+pub const SUFFIX: &str = "-service";
 
 /// Name of the Service.
 pub(super) fn name(owner: &Owner) -> String {
     format!("{}{SUFFIX}", owner.name)
 }
 
-/// Name of its port, which is what the server speaks there.
+/// Name of its port, which is the protocol.
 pub(super) fn port_name(checked: &Checked) -> &'static str {
     if checked.networking.tls_secret.is_some() {
         "https"
@@ -22,7 +24,7 @@ pub(super) fn port_name(checked: &Checked) -> &'static str {
     }
 }
 
-/// The address that clients inside the cluster use.
+/// The URL for clients inside the cluster.
 pub fn service_url(checked: &Checked, owner: &Owner) -> String {
     format!(
         "{}://{}.{}.svc.cluster.local:{}",

@@ -1,10 +1,10 @@
-//! The serving certificate, where the server can read it.
+//! The volume with the serving certificate.
 
 use k8s_openapi::api::core::v1::{SecretVolumeSource, Volume, VolumeMount};
 use llsd_api::checked::Checked;
 
-/// Where the server finds `tls.crt` and `tls.key`. Not below the folder of the configuration, which
-/// is mounted read-only and cannot hold another mount.
+/// Directory with `tls.crt` and `tls.key` in the pod. It is not inside the configuration directory,
+/// which is mounted read-only and cannot contain another mount.
 pub(crate) const FOLDER: &str = "/etc/llama-stack-tls";
 const VOLUME: &str = "serving-certificate";
 

@@ -1,13 +1,15 @@
-//! The volume that outlives the pods.
+//! The PersistentVolumeClaim.
 
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
 };
 use llsd_api::checked::Checked;
 
-use super::{Owner, metadata};
+use super::Owner;
+use super::metadata::metadata;
 
-pub(super) const SUFFIX: &str = "-pvc";
+/// Suffix of the name of the PersistentVolumeClaim.
+pub const SUFFIX: &str = "-pvc";
 
 pub(super) fn claim(checked: &Checked, owner: &Owner) -> Option<PersistentVolumeClaim> {
     let volume = checked.workload.volume.as_ref()?;

@@ -1,8 +1,8 @@
-//! What the server's YAML 1.1 reader makes of a scalar.
+//! Resolves scalars with the rules of YAML 1.1.
 
 use serde_json::{Number, Value};
 
-/// Resolves one scalar; the error names what cannot be represented.
+/// Resolves one scalar. The error is the value, if JSON cannot represent it.
 pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Value, String> {
     let tag = tag.map(|tag| tag.trim_start_matches("tag:yaml.org,2002:"));
     match tag {
@@ -32,24 +32,24 @@ fn number(text: &str) -> Result<Value, String> {
     }
     if let Some(magnitude) = integer(digits) {
         let magnitude =
-            magnitude.ok_or_else(|| format!("the number {text}, which is too large,"))?;
+            magnitude.ok_or_else(|| format!("the number {text}, which is too large"))?;
         let signed = i128::from(sign) * magnitude;
         return i64::try_from(signed)
             .map(Value::from)
             .or_else(|_| u64::try_from(signed).map(Value::from))
-            .map_err(|_| format!("the number {text}, which is too large,"));
+            .map_err(|_| format!("the number {text}, which is too large"));
     }
     let Some(magnitude) = float(digits) else {
         return Ok(text.into());
     };
-    // Finite, since it was parsed from decimal digits with a sane exponent.
+    // Fails only if the exponent overflows.
     Number::from_f64(f64::from(sign) * magnitude)
         .map(Value::Number)
         .ok_or_else(|| format!("the number {text}"))
 }
 
-/// The magnitude of an integer in one of YAML 1.1's five notations; `Some(None)` when it is one but
-/// does not fit.
+/// The magnitude of an integer in one of the five notations of YAML 1.1. `Some(None)` if it is an
+/// integer but does not fit.
 fn integer(digits: &str) -> Option<Option<i128>> {
     let (radix, body) = match digits.as_bytes() {
         [b'0', b'b', ..] => (2, &digits[2..]),
@@ -69,7 +69,7 @@ fn integer(digits: &str) -> Option<Option<i128>> {
     })
 }
 
-/// `190:20:30`: base sixty, the first group free and the others below sixty.
+/// `190:20:30` is base 60. The groups after the first must be below 60.
 fn sexagesimal(digits: &str) -> Option<Option<i128>> {
     let mut total: i128 = 0;
     for (index, group) in digits.split(':').enumerate() {
@@ -93,7 +93,7 @@ fn sexagesimal(digits: &str) -> Option<Option<i128>> {
     Some((total <= i128::from(u64::MAX)).then_some(total))
 }
 
-/// A float needs a point, and an exponent needs a sign: `1e5` and `1.0e5` are texts.
+/// A float must have a decimal point, and its exponent a sign: `1e5` and `1.0e5` are strings.
 fn float(digits: &str) -> Option<f64> {
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

@@ -1,4 +1,4 @@
-//! An adapter without a sandbox: generation in tests, and what a bench compares the sandbox with.
+//! An adapter compiled natively, without a sandbox: for tests, and as the baseline of the benches.
 
 use adapter_llama_stack_0_7::Plugin as Compiled;
 use llsd_adapter_sdk::documents::{
@@ -6,10 +6,10 @@ use llsd_adapter_sdk::documents::{
 };
 use llsd_adapter_sdk::exchange::{self, Text};
 use llsd_adapter_sdk::{Answer, Detection, Outcome, ProviderPack};
-use llsd_render::adapter::{Adapter, Called, Fault};
+use llsd_render::adapter::{Adapter, Fault, Response};
 use serde_json::Value;
 
-/// Calls through the same JSON documents as the sandbox does.
+/// Passes the same JSON documents as the sandbox does.
 pub(crate) struct Native {
     description: Description,
 }
@@ -35,34 +35,34 @@ impl Adapter for Native {
         true
     }
 
-    fn detect(&self, base: &Value, hints: &Hints) -> Result<Called<Detection>, Fault> {
+    fn detect(&self, base: &Value, hints: &Hints) -> Result<Response<Detection>, Fault> {
         let (base, hints) = (Text::of::<Base>(base), exchange::write(hints));
-        Ok(called(exchange::detect::<Compiled>(&base, &hints)))
+        Ok(response(exchange::detect::<Compiled>(&base, &hints)))
     }
 
-    fn expand(&self, request: &ExpansionRequest) -> Result<Called<Answer<Expansion>>, Fault> {
-        Ok(called(typed(exchange::expand::<Compiled>(
+    fn expand(&self, request: &ExpansionRequest) -> Result<Response<Answer<Expansion>>, Fault> {
+        Ok(response(typed(exchange::expand::<Compiled>(
             &exchange::write(request),
         ))))
     }
 
-    fn assemble(&self, request: &AssemblyRequest) -> Result<Called<Answer<Assembly>>, Fault> {
-        Ok(called(typed(exchange::assemble::<Compiled>(
+    fn assemble(&self, request: &AssemblyRequest) -> Result<Response<Answer<Assembly>>, Fault> {
+        Ok(response(typed(exchange::assemble::<Compiled>(
             &exchange::write(request),
         ))))
     }
 }
 
-fn called<T>(answer: T) -> Called<T> {
-    Called {
-        answer,
+fn response<T>(output: T) -> Response<T> {
+    Response {
+        output,
         fuel: 0,
         input: String::new(),
     }
 }
 
-fn typed<T: Document>(answer: Answer<Text>) -> Answer<T> {
-    let Outcome { output, warnings } = answer?;
+fn typed<T: Document>(outcome: Answer<Text>) -> Answer<T> {
+    let Outcome { output, warnings } = outcome?;
     let output = exchange::read(&output).map_err(|problem| vec![problem])?;
     Ok(Outcome { output, warnings })
 }

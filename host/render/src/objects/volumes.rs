@@ -1,0 +1,152 @@
+//! The volumes and mounts of the pod: the operator's own, then the user's.
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, EmptyDirVolumeSource, PersistentVolumeClaimVolumeSource, Volume,
+    VolumeMount,
+};
+use llsd_api::checked::{Checked, DEFAULT_MOUNT_PATH};
+use llsd_api::{Diagnostic, Diagnostics, FieldPath};
+
+use super::{
+    ConfigPlan, ObjectInputs, ca_bundle, config_map_name, external_providers, tls, volume_claim,
+};
+
+/// Path of the server configuration file in the pod.
+pub(crate) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
+const CONFIG_FOLDER: &str = "/etc/llama-stack/";
+const CONFIG_VOLUME: &str = "user-config";
+const DATA_VOLUME: &str = "lls-storage";
+
+/// Path of the server's data in the pod, whether on a persistent volume or not.
+pub(crate) fn data_folder(checked: &Checked) -> &str {
+    checked
+        .workload
+        .volume
+        .as_ref()
+        .map_or(DEFAULT_MOUNT_PATH, |volume| &volume.mount_path)
+}
+
+/// All volumes of the pod.
+pub(super) fn volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
+    let users = &inputs.checked.workload.overrides.volumes;
+    let mut volumes = own_volumes(inputs);
+    volumes.extend(users.iter().flatten().cloned());
+    volumes
+}
+
+/// All mounts of the server container.
+pub(super) fn mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
+    let users = &inputs.checked.workload.overrides.volume_mounts;
+    let mut mounts = own_mounts(inputs);
+    mounts.extend(users.iter().flatten().cloned());
+    mounts
+}
+
+/// Rejects volumes and mounts of the user that collide with the operator's: the API server would
+/// reject the pods.
+pub(super) fn check_collisions(inputs: &ObjectInputs<'_>) -> Result<(), Diagnostics> {
+    let overrides = &inputs.checked.workload.overrides;
+    let path = FieldPath::spec().at(&["workload", "overrides"]);
+    let (own_volumes, own_mounts) = (own_volumes(inputs), own_mounts(inputs));
+    let mut found = Vec::new();
+    for (position, volume) in overrides.volumes.iter().flatten().enumerate() {
+        if own_volumes.iter().any(|own| own.name == volume.name) {
+            found.push(Diagnostic::error(
+                path.field("volumes").index(position).field("name"),
+                format!(
+                    "the operator already uses the volume name {:?}",
+                    volume.name
+                ),
+                "use another name",
+            ));
+        }
+    }
+    for (position, mount) in overrides.volume_mounts.iter().flatten().enumerate() {
+        // Compares paths literally, as the API server does. A path that it accepts in another
+        // spelling may already be in use.
+        if own_mounts
+            .iter()
+            .any(|own| own.mount_path == mount.mount_path)
+        {
+            found.push(Diagnostic::error(
+                path.field("volumeMounts")
+                    .index(position)
+                    .field("mountPath"),
+                format!(
+                    "the operator already mounts a volume at {:?}",
+                    mount.mount_path
+                ),
+                "use another path",
+            ));
+        }
+    }
+    Diagnostics::new(found).map_or(Ok(()), Err)
+}
+
+/// The operator's volumes.
+fn own_volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
+    let volumes = [
+        Some(data_volume(inputs)),
+        inputs.ca_bundle.map(|_| ca_bundle::volume(inputs.owner)),
+        config_volume(inputs),
+        tls::volume(inputs.checked),
+        external_providers::volume(inputs),
+    ];
+    volumes.into_iter().flatten().collect()
+}
+
+fn data_volume(inputs: &ObjectInputs<'_>) -> Volume {
+    let mut data = Volume {
+        name: DATA_VOLUME.to_owned(),
+        ..Volume::default()
+    };
+    if inputs.checked.workload.volume.is_some() {
+        data.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
+            claim_name: format!("{}{}", inputs.owner.name, volume_claim::SUFFIX),
+            read_only: None,
+        });
+    } else {
+        data.empty_dir = Some(EmptyDirVolumeSource::default());
+    }
+    data
+}
+
+fn config_volume(inputs: &ObjectInputs<'_>) -> Option<Volume> {
+    let name = match inputs.plan {
+        ConfigPlan::Generated(generated) => config_map_name(&inputs.owner.name, &generated.yaml),
+        ConfigPlan::Override { config_map, .. } => config_map.clone(),
+        ConfigPlan::DistributionDefault => return None,
+    };
+    Some(Volume {
+        name: CONFIG_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name,
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    })
+}
+
+/// The operator's mounts.
+fn own_mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
+    let checked = inputs.checked;
+    let data = VolumeMount {
+        name: DATA_VOLUME.to_owned(),
+        mount_path: data_folder(checked).to_owned(),
+        ..VolumeMount::default()
+    };
+    let config = (*inputs.plan != ConfigPlan::DistributionDefault).then(|| VolumeMount {
+        name: CONFIG_VOLUME.to_owned(),
+        mount_path: CONFIG_FOLDER.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    });
+    let mounts = [
+        Some(data),
+        config,
+        inputs.ca_bundle.map(|_| ca_bundle::mount()),
+        tls::mount(checked),
+        external_providers::mount(inputs),
+    ];
+    mounts.into_iter().flatten().collect()
+}
