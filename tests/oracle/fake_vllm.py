@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A stand-in for a vLLM server: just enough for llama-stack to list and check its models.
+"""A fake vLLM server, with what llama-stack needs to list and check its models.
 
     fake_vllm.py PORT [MODEL ...]
 
-Listens on 127.0.0.1; PORT 0 takes a free one. The first line it prints is `listening on 127.0.0.1:PORT`.
+Listens on 127.0.0.1; PORT 0 selects a free port. The first line of output is `listening on 127.0.0.1:PORT`.
 
-Answers GET /health and GET /v1/models (also under /models, so that a base URL without /v1 can be
-told from one with it: there it answers 404), POST /v1/chat/completions with a fixed reply.
-With FAKE_VLLM_TOKEN set, /v1 requests need that bearer token.
+Serves GET /health, GET /v1/models and POST /v1/chat/completions with a fixed reply. Every other path
+returns 404, among them /models, which shows that a base URL lacks /v1.
+If FAKE_VLLM_TOKEN is set, /v1 requests need that bearer token.
 """
 import json
 import os
@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def allowed(self):
         if TOKEN and self.headers.get("authorization") != f"Bearer {TOKEN}":
-            self.reply(401, {"error": {"message": "bad token", "type": "auth"}})
+            self.reply(401, {"error": {"message": "invalid token", "type": "auth"}})
             return False
         return True
 
@@ -45,12 +45,12 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(200, {"object": "list", "data": [
                     {"id": m, "object": "model", "created": int(time.time()), "owned_by": "fake"} for m in MODELS]})
             return
-        self.reply(404, {"error": {"message": f"no such path {self.path}", "type": "not_found"}})
+        self.reply(404, {"error": {"message": f"path {self.path} not found", "type": "not_found"}})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
         if self.path != "/v1/chat/completions":
-            return self.reply(404, {"error": {"message": f"no such path {self.path}", "type": "not_found"}})
+            return self.reply(404, {"error": {"message": f"path {self.path} not found", "type": "not_found"}})
         if self.allowed():
             self.reply(200, {"id": "fake-1", "object": "chat.completion", "created": int(time.time()),
                              "model": body.get("model"), "choices": [{"index": 0, "finish_reason": "stop",

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Start the real llama-stack / ogx server of one release on 127.0.0.1 with a given config.
+"""Start the real llama-stack / ogx server of one release on 127.0.0.1 with a config.
 
     run_server.py [--cli] [--probe [--path PATH]...] CONFIG PORT RELEASE
 
-Once the server is healthy it prints one line `up: <url> pid <pid> log <file>`, and runs until its
-standard input ends or it gets INT or TERM; so a test that dies takes the server with it.
-With --probe it asks for the paths (default /v1/health /v1/version /v1/providers /v1/models), prints
-one JSON line {"path", "status", "body"} for each, and stops.
+Once the server is healthy, prints the line `up: <url> pid <pid> log <file>` and runs until standard
+input ends or SIGINT or SIGTERM arrives, so the server stops with the test that started it.
+With --probe, gets the paths (default /v1/health /v1/version /v1/providers /v1/models), prints one JSON
+line {"path", "status", "body"} for each, and stops.
 
---cli starts it with `llama stack run` / `ogx stack run` on a copy of the config whose server.host is
-127.0.0.1, the only way in which server.tls_* is honoured; otherwise with `uvicorn …:create_app`,
-which is how pods start it. Releases without create_app always use the command.
+--cli starts the server with `llama stack run` / `ogx stack run`, which alone uses server.tls_*, on a
+copy of the config with server.host 127.0.0.1. The default is `uvicorn …:create_app`, as in pods.
+Releases without create_app always use the command.
 
-Variables the config refers to (${env.X}) are taken from the environment. State goes to a folder that
-is removed at the end, or to --state DIR, never to the home folder.
-Exit status: 0 fine, 1 the server died or a probe did not answer 200 (end of the log on stderr), 2 usage.
+Variables of the config (${env.X}) are taken from the environment. Data is written to a temporary folder
+or to --state DIR, never to the home folder.
+Exit status: 0 success, 1 the server exited or a probe did not return 200 (end of the log on stderr),
+2 usage.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import urllib.request
 
 from validate_config import default_venvs
 
-# Prints the module that has create_app, or nothing; runs in the environment of the release.
+# Prints the module with create_app, or nothing. Runs in the environment of the release.
 FIND_APP = r"""
 import importlib.util
 for name in ("ogx.core.server.server", "llama_stack.core.server.server", "llama_stack.distribution.server.server"):
@@ -48,7 +49,7 @@ for name in ("ogx.core.server.server", "llama_stack.core.server.server", "llama_
         break
 """
 
-# Copies argv[1] to argv[2] with a loopback host and prints the scheme it will serve.
+# Copies argv[1] to argv[2] with a loopback host, and prints the URL scheme of the server.
 BIND_TO_LOOPBACK = r"""
 import sys, yaml
 config = yaml.safe_load(open(sys.argv[1]))
@@ -62,7 +63,7 @@ DEFAULT_PATHS = ["/v1/health", "/v1/version", "/v1/providers", "/v1/models"]
 
 
 class Stopped(Exception):
-    """INT or TERM arrived."""
+    """SIGINT or SIGTERM arrived."""
 
 
 def stopped(*_):
@@ -75,7 +76,7 @@ def in_release(python: str, script: str, *arguments: str) -> str:
 
 
 def server_command(given, bin_dir: str, state: str) -> tuple[list[str], str]:
-    """The command line and the scheme it will serve."""
+    """The command line, and the URL scheme of the server."""
     python = os.path.join(bin_dir, "python")
     app = "" if given.cli else in_release(python, FIND_APP)
     if app:
@@ -101,22 +102,22 @@ def environment(given, bin_dir: str, state: str) -> dict[str, str]:
     return env
 
 
-def ask(url: str, seconds: float) -> tuple[int, str]:
-    # The certificate is the test's own, for a name in the cluster.
-    anyone = ssl.create_default_context()
-    anyone.check_hostname = False
-    anyone.verify_mode = ssl.CERT_NONE
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=anyone))
+def get(url: str, seconds: float) -> tuple[int, str]:
+    # The certificate is self-signed, for a name in the cluster.
+    unverified = ssl.create_default_context()
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unverified))
     try:
-        with direct.open(url, timeout=seconds) as answer:
-            return answer.status, answer.read().decode(errors="replace")
+        with direct.open(url, timeout=seconds) as response:
+            return response.status, response.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace")
 
 
 def is_healthy(url: str) -> bool:
     try:
-        ask(url + "/v1/health", 2)
+        get(url + "/v1/health", 2)
         return True
     except OSError:
         return False
@@ -134,7 +135,7 @@ def wait_until_healthy(server: subprocess.Popen, url: str, seconds: float) -> bo
 def probe(url: str, paths: list[str]) -> int:
     worst = 0
     for path in paths:
-        status, body = ask(url + path, 30)
+        status, body = get(url + path, 30)
         print(json.dumps({"path": path, "status": status, "body": body}), flush=True)
         worst |= status != 200
     return worst
@@ -145,7 +146,7 @@ def wait_for_end_of_input(server: subprocess.Popen) -> int:
         readable, _, _ = select.select([sys.stdin], [], [], 0.5)
         if readable and not os.read(sys.stdin.fileno(), 4096):
             return 0
-    print(f"run_server: the server ended with {server.returncode}", file=sys.stderr)
+    print(f"run_server: the server exited with status {server.returncode}", file=sys.stderr)
     return 1
 
 
@@ -161,7 +162,7 @@ def stop(server: subprocess.Popen) -> None:
 def print_log(log: str, lines: int = 20) -> None:
     with open(log, errors="replace") as file:
         kept = [line for line in file if line.strip()]
-    sys.stderr.write("run_server: its log ends with:\n" + "".join(kept[-lines:]))
+    sys.stderr.write("run_server: end of the server log:\n" + "".join(kept[-lines:]))
 
 
 def run(given, bin_dir: str, state: str) -> int:
@@ -169,13 +170,13 @@ def run(given, bin_dir: str, state: str) -> int:
     command, scheme = server_command(given, bin_dir, state)
     url = f"{scheme}://127.0.0.1:{given.port}"
     with open(log, "w") as output:
-        # Some releases write into the current folder.
+        # Some releases write to the current folder.
         server = subprocess.Popen(command, cwd=state, env=environment(given, bin_dir, state), stdin=subprocess.DEVNULL,
                                   stdout=output, stderr=subprocess.STDOUT)
     outcome = 1
     try:
         if not wait_until_healthy(server, url, given.deadline):
-            print(f"run_server: {given.release} did not come up", file=sys.stderr)
+            print(f"run_server: the server of {given.release} did not become healthy", file=sys.stderr)
         else:
             print(f"up: {url} pid {server.pid} log {log}", flush=True)
             outcome = probe(url, given.path or DEFAULT_PATHS) if given.probe else wait_for_end_of_input(server)
@@ -194,15 +195,15 @@ def main() -> int:
     arguments.add_argument("port", type=int)
     arguments.add_argument("release", help="release, e.g. 0.7.3 or ogx-1.5.0")
     arguments.add_argument("--cli", action="store_true")
-    arguments.add_argument("--probe", action="store_true", help="ask for the paths and stop")
-    arguments.add_argument("--path", action="append", help="path to ask for, instead of the usual ones")
-    arguments.add_argument("--state", type=os.path.abspath, help="keep databases and the log here")
-    arguments.add_argument("--deadline", type=float, default=120, help="seconds to wait for it to be healthy")
-    arguments.add_argument("--venvs", default=default_venvs(), help="folder made by setup.py (default %(default)s)")
+    arguments.add_argument("--probe", action="store_true", help="get the paths and stop")
+    arguments.add_argument("--path", action="append", help="path to get instead of the default ones")
+    arguments.add_argument("--state", type=os.path.abspath, help="folder for databases and the log")
+    arguments.add_argument("--deadline", type=float, default=120, help="seconds to wait until the server is healthy")
+    arguments.add_argument("--venvs", default=default_venvs(), help="folder that setup.py created (default %(default)s)")
     given = arguments.parse_args()
     bin_dir = os.path.join(given.venvs, given.release, "bin")
     if not os.path.exists(os.path.join(bin_dir, "python")):
-        print(f"run_server: no environment for {given.release} under {given.venvs}; run setup.py", file=sys.stderr)
+        print(f"run_server: no environment for {given.release} in {given.venvs}; run setup.py", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, stopped)
     signal.signal(signal.SIGINT, stopped)

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Prove the validator on files whose verdict is known.
+"""Test the validator with files whose result is known.
 
     selftest.py [--venvs DIR] [--bases DIR] [RELEASE ...]
 
-For each release: every config it ships fits its own schema, every file under golden/ for it is
-accepted without an error, and the full example written for a distant release is refused.
-golden/ holds what three resources have to become in each release, stand-alone and not made by the
-adapters: every line is there because the resource asks for it or because that release does not start
-without it.
-Exit status: 0 all as expected, 1 something is not, 2 the validator could not run.
+For each release: every config that it ships passes the schema checks, every file in golden/ for it has
+no errors, and the full example for a distant release is rejected.
+golden/ holds the expected configs of three resources in each release. They are written by hand, not by
+the adapters: the resource or the release needs every line.
+Exit status: 0 all as expected, 1 otherwise, 2 the validator failed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from validate_config import default_venvs
 HERE = Path(__file__).resolve().parent
 
 
-def verdicts(files: list[Path], release: str, venvs: str, level: str) -> dict[Path, list[str]]:
+def errors_by_file(files: list[Path], release: str, venvs: str, level: str) -> dict[Path, list[str]]:
     """The errors of each file."""
     command = [sys.executable, HERE / "validate_config.py", *files, release, "--venvs", venvs, "--json", "--level", level]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -43,12 +42,12 @@ def check(release: str, venvs: str, bases: Path) -> list[str]:
     foreign = HERE / "golden" / f"full-example.{distant}.yaml"
     golden = sorted((HERE / "golden").glob(f"*.{release}.yaml"))
     shipped = sorted((bases / release).rglob("*.yaml"))
-    own = verdicts([*golden, foreign], release, venvs, "start")
+    own = errors_by_file([*golden, foreign], release, venvs, "start")
     problems = [] if own.pop(foreign) else [f"{release} accepts {foreign.name}"]
     if not golden or not shipped:
         problems.append(f"{release} has {len(golden)} golden and {len(shipped)} shipped files")
-    for file, errors in [*own.items(), *verdicts(shipped, release, venvs, "schema").items()]:
-        problems += [f"{release} refuses {file.name}: {error}" for error in errors]
+    for file, errors in [*own.items(), *errors_by_file(shipped, release, venvs, "schema").items()]:
+        problems += [f"{release} rejects {file.name}: {error}" for error in errors]
     print(f"{release:<10} {len(golden)} golden, {len(shipped)} shipped: {'FAILED' if problems else 'ok'}", flush=True)
     return problems
 
@@ -56,11 +55,11 @@ def check(release: str, venvs: str, bases: Path) -> list[str]:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     arguments.add_argument("--venvs", default=default_venvs())
-    arguments.add_argument("--bases", type=Path, help="default: beside --venvs")
+    arguments.add_argument("--bases", type=Path, help="folder with the shipped configs (default: next to --venvs)")
     arguments.add_argument("release", nargs="*", default=list(RELEASES))
     given = arguments.parse_args()
     bases = given.bases or Path(given.venvs).parent / "bases"
-    # Importing a release keeps one core busy for seconds.
+    # Importing a release takes seconds of CPU time, so run them in parallel.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = pool.map(lambda release: check(release, given.venvs, bases), given.release)
         try:

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Make one virtual environment per llama-stack / ogx release and lay out the configs it ships.
+"""Create one virtual environment per llama-stack / ogx release, and copy the configs that it ships.
 
     setup.py [--cache DIR] [RELEASE ...]
 
     DIR/oracle/venvs/<release>/                     the environment
     DIR/oracle/bases/<release>/<distribution>/*.yaml  copied from the installed wheel
 
-DIR is $LLSD_CACHE, $XDG_CACHE_HOME/llsd or ~/.cache/llsd. RELEASE defaults to the eight that tests
-use; any other published version can be named. What exists and is complete is kept.
+DIR is $LLSD_CACHE, $XDG_CACHE_HOME/llsd or ~/.cache/llsd. RELEASE defaults to the releases in
+releases.json; any other published version works too. Complete environments are kept.
 
-Full installs, resolved as of the day each release was published, because the releases do not cap
-their dependencies: with mcp 2.x, for example, llama-stack 0.5 to 0.7 cannot be imported.
-Needs Python 3.12 and a package index; about two minutes with nothing cached.
+Dependencies are resolved as of the day on which the release was published, because the releases do not
+limit their versions: with mcp 2.x, for example, llama-stack 0.5 to 0.7 cannot be imported.
+Needs Python 3.12 and a package index. Takes about two minutes with an empty cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -26,26 +27,20 @@ import tempfile
 import time
 from pathlib import Path
 
-# (release, day after its wheel was uploaded, requirements)
+HERE = Path(__file__).resolve().parent
+
+# name -> (day after its wheel was uploaded, requirements). 0.2.12 does not declare the dependencies of its
+# server, and 0.2.x imports litellm.
 RELEASES = {
-    # 0.2.12 does not declare what its own server imports; the OpenAI mixin of 0.2.x imports litellm.
-    "0.2.12": ("2025-06-22", ["llama-stack==0.2.12", "llama-stack-client==0.2.12", "uvicorn", "aiosqlite",
-                              "sqlalchemy[asyncio]", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http",
-                              "mcp", "litellm"]),
-    "0.2.24": ("2025-11-14", ["llama-stack==0.2.24", "sqlalchemy[asyncio]", "mcp<2", "litellm"]),
-    "0.3.5": ("2025-12-17", ["llama-stack==0.3.5", "mcp<2"]),
-    "0.4.7": ("2026-07-29", ["llama-stack==0.4.7", "llama-stack-api==0.4.7", "mcp<2"]),
-    "0.5.4": ("2026-06-28", ["llama-stack==0.5.4", "llama-stack-api==0.5.4", "mcp<2"]),
-    "0.6.1": ("2026-04-01", ["llama-stack==0.6.1", "llama-stack-api==0.6.1", "mcp<2"]),
-    "0.7.3": ("2026-07-29", ["llama-stack==0.7.3", "llama-stack-api==0.7.3", "mcp<2"]),
-    "ogx-1.5.0": ("", ["ogx==1.5.0", "ogx-api==1.5.0"]),
+    release["name"]: (release["resolvedAsOf"], release["requirements"])
+    for release in json.loads((HERE / "releases.json").read_text())
 }
 
-# What the providers of a real server import on top of the package's own dependencies: file handling
-# for vector_io, responses and file search.
+# Packages that providers import but the release does not declare: file handling for vector_io, responses
+# and file search.
 RUN_EXTRAS = ["chardet", "pypdf"]
 
-# Prints how many configs it copied into argv[1]; runs in the environment of the release.
+# Copies the configs to argv[1] and prints their number. Runs in the environment of the release.
 COPY_CONFIGS = r"""
 import importlib.util, os, shutil, sys
 package = next(p for p in ("ogx", "llama_stack") if importlib.util.find_spec(p))
@@ -82,7 +77,7 @@ def requirements(release: str) -> tuple[str, list[str]]:
 
 
 def find_uv(venvs: Path) -> str:
-    """The installer: uv, because it can resolve as of a date."""
+    """The path of uv, which can resolve dependencies as of a date. Installed if not on PATH."""
     if found := shutil.which("uv"):
         return found
     own = venvs / "tool" / "bin" / "uv"
@@ -92,8 +87,8 @@ def find_uv(venvs: Path) -> str:
     return str(own)
 
 
-def make_environment(uv: str, venv: Path, release: str) -> bool:
-    """True when it had to be made."""
+def create_environment(uv: str, venv: Path, release: str) -> bool:
+    """Create the environment, unless it is complete. True if it was created."""
     day, wanted = requirements(release)
     stamp = " ".join([day, *wanted, *RUN_EXTRAS])
     stamp_file = venv / ".oracle-stamp"
@@ -113,10 +108,10 @@ def copy_configs(venv: Path, bases: Path) -> int:
     return int(copied.stdout)
 
 
-def keep_tokenizer(uv: str, target: Path) -> None:
-    """An offline copy of the encoding that some providers load while starting.
+def copy_tokenizer(uv: str, target: Path) -> None:
+    """Store the encoding that some providers load at start-up, for offline use.
 
-    litellm's wheel carries it under the name tiktoken looks for.
+    The litellm wheel contains it under the file name that tiktoken expects.
     """
     if target.is_dir():
         return
@@ -135,31 +130,31 @@ def main() -> int:
     arguments.add_argument("release", nargs="*", default=list(RELEASES))
     given = arguments.parse_args()
     if sys.version_info[:2] != (3, 12):
-        print(f"setup: needs Python 3.12, this is {sys.version.split()[0]}", file=sys.stderr)
+        print(f"setup: Python 3.12 is required, but this is {sys.version.split()[0]}", file=sys.stderr)
         return 2
     oracle = given.cache.absolute() / "oracle"
     venvs, bases = oracle / "venvs", oracle / "bases"
     venvs.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("UV_CACHE_DIR", str(venvs / ".uv-cache"))
-    # uv brings its own certificates and would not trust a proxy that the system trusts.
+    # uv has its own CA certificates and would not trust a proxy that the system trusts.
     system_certificates = "/etc/ssl/certs/ca-certificates.crt"
     if "SSL_CERT_FILE" not in os.environ and os.path.exists(system_certificates):
         os.environ["SSL_CERT_FILE"] = system_certificates
     try:
         uv = find_uv(venvs)
-        keep_tokenizer(uv, venvs / "tiktoken-cache")
+        copy_tokenizer(uv, venvs / "tiktoken-cache")
         for index, release in enumerate(given.release, start=1):
             started = time.monotonic()
             if not (venvs / release / ".oracle-stamp").exists():
                 print(f"oracle: installing {release} ({index} of {len(given.release)})", flush=True)
-            made = make_environment(uv, venvs / release, release)
-            if made:
+            created = create_environment(uv, venvs / release, release)
+            if created:
                 shutil.rmtree(bases / release, ignore_errors=True)
             if not (bases / release).is_dir():
                 count = copy_configs(venvs / release, bases / release)
                 print(f"oracle: {release} ready after {time.monotonic() - started:.0f} s, ships {count} configs", flush=True)
     except subprocess.CalledProcessError as error:
-        print(f"setup: {' '.join(map(str, error.cmd[:4]))} … ended with {error.returncode}\n{error.stderr or ''}",
+        print(f"setup: {' '.join(map(str, error.cmd[:4]))} … failed with status {error.returncode}\n{error.stderr or ''}",
               file=sys.stderr)
         return 1
     return 0

@@ -1,4 +1,4 @@
-//! What a plugin says about itself: constant, and enough for a host to choose by.
+//! Checks of `describe`: its result is constant and complete.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use llsd_render::digest;
 
 use crate::report::Check;
 
-/// Fresh runs that must agree.
+/// The number of fresh instances whose descriptions must be equal.
 const RUNS: usize = 5;
 
-/// `describe` answers the same each time.
+/// `describe` returns the same bytes and uses the same fuel on every fresh instance.
 pub(crate) fn is_constant(plugin: &Plugin) -> Check {
-    let answers = (0..RUNS).map(|_| plugin.call_afresh(&Request::Describe));
-    let different: BTreeSet<String> = answers
-        .map(|answer| match answer {
+    let results = (0..RUNS).map(|_| plugin.call_uncached(&Request::Describe));
+    let different: BTreeSet<String> = results
+        .map(|result| match result {
             Ok(called) => format!(
-                "{} with {} fuel",
-                digest::of(called.answer.to_json()),
+                "describe returned {} and used {} fuel",
+                digest::of(called.output.to_json()),
                 called.fuel
             ),
-            Err(fault) => fault.kind.to_string(),
+            Err(fault) => format!("describe failed: {}", fault.kind),
         })
         .collect();
     let problems = if different.len() > 1 {
@@ -32,25 +32,26 @@ pub(crate) fn is_constant(plugin: &Plugin) -> Check {
     };
     Check::new(
         "description-is-constant",
-        "describe answers the same each time",
+        "describe must return the same bytes and use the same fuel on every call",
+        "return a constant, and do not read any state that an earlier call wrote",
         format!("{RUNS} runs"),
         problems,
     )
 }
 
-/// Every schema comes with its APIs, its provider types and its releases.
+/// Every schema lists its APIs, its provider types and its releases.
 pub(crate) fn is_complete(plugin: &Plugin) -> Check {
     let description = plugin.description();
     let mut problems = Vec::new();
     if description.vendor.trim().is_empty() {
-        problems.push("nobody answers for it: `vendor` is empty".to_owned());
+        problems.push("`vendor` is empty".to_owned());
     }
     for schema in &description.schemas {
         let id = &schema.id;
         if !id.starts_with(&format!("{}/", schema.product)) {
             problems.push(format!(
-                "{id}: does not begin with its product {:?}",
-                schema.product
+                "schema {id:?}: the id does not start with its product, {:?}",
+                format!("{}/", schema.product)
             ));
         }
         for release in [Some(&schema.from), schema.before.as_ref()]
@@ -58,7 +59,9 @@ pub(crate) fn is_complete(plugin: &Plugin) -> Check {
             .flatten()
         {
             if !is_release(release) {
-                problems.push(format!("{id}: {release:?} is no release like 0.7.0"));
+                problems.push(format!(
+                    "schema {id:?}: {release:?} is not a valid release, such as 0.7.0"
+                ));
             }
         }
         problems.extend(apis_and_providers(
@@ -71,43 +74,46 @@ pub(crate) fn is_complete(plugin: &Plugin) -> Check {
     let current = description.schemas.iter().filter(is_current).count();
     if current != 1 {
         problems.push(format!(
-            "{current} schemas are current; exactly one must be"
+            "{current} schemas have the role `current`; exactly one must have it"
         ));
     }
     let scope = format!("{} schemas", description.schemas.len());
     Check::new(
         "description-is-complete",
-        "every schema comes with its releases, APIs and provider types",
+        "the description must name a vendor and, for every schema, its releases, APIs and provider types",
+        "correct the named fields of the description that `describe` returns",
         scope,
         problems,
     )
 }
 
-/// A schema adapter knows the APIs of its schemas; a pack need not know those that it does not serve.
+/// A schema adapter must list the APIs of its schemas. A provider pack lists only its providers.
 fn apis_and_providers(description: &Description, schema: &str, is_adapter: bool) -> Vec<String> {
     let mut problems = Vec::new();
     let apis = description.apis.get(schema);
     if is_adapter && apis.is_none_or(Vec::is_empty) {
-        problems.push(format!("{schema}: names no API"));
+        problems.push(format!("schema {schema:?}: `apis` lists no API"));
     }
     let Some(providers) = description
         .providers
         .get(schema)
         .filter(|providers| !providers.is_empty())
     else {
-        problems.push(format!("{schema}: names no provider type"));
+        problems.push(format!(
+            "schema {schema:?}: `providers` lists no provider type"
+        ));
         return problems;
     };
     for (api, known) in providers {
         if is_adapter && !apis.is_some_and(|apis| apis.contains(api)) {
             problems.push(format!(
-                "{schema}: has provider types of {api:?}, which is not among its APIs"
+                "schema {schema:?}: `providers` has the API {api:?}, which `apis` does not list"
             ));
         }
         for provider in known {
             if provider.name.is_empty() || !provider.provider_type.contains(&*provider.name) {
                 problems.push(format!(
-                    "{schema}: {api}: {:?} is no short name of {:?}",
+                    "schema {schema:?}, API {api:?}: the short name {:?} is not part of the provider type {:?}",
                     provider.name, provider.provider_type
                 ));
             }
@@ -117,13 +123,15 @@ fn apis_and_providers(description: &Description, schema: &str, is_adapter: bool)
             .map(|provider| &provider.provider_type)
             .collect();
         if types.len() != known.len() {
-            problems.push(format!("{schema}: {api}: a provider type is listed twice"));
+            problems.push(format!(
+                "schema {schema:?}, API {api:?}: a provider type is listed twice"
+            ));
         }
     }
     problems
 }
 
-fn is_release(text: &str) -> bool {
-    let numbers: Vec<&str> = text.split('.').collect();
+fn is_release(release: &str) -> bool {
+    let numbers: Vec<&str> = release.split('.').collect();
     (2..=3).contains(&numbers.len()) && numbers.iter().all(|part| part.parse::<u32>().is_ok())
 }

@@ -1,83 +1,88 @@
-//! What a plugin tells the author of a resource: in the right place, and in the right form.
+//! Checks of the diagnostics that a plugin returns: their fields, codes and wording.
 
 use llsd_adapter_sdk::{Diagnostic, Outcome};
-use llsd_plugin::{Plugin, RawAnswer, Request};
+use llsd_plugin::{Plugin, RawOutput, Request};
 
-use crate::ordinary::Named;
+use crate::ordinary::NamedRequest;
 use crate::paths;
 use crate::report::Check;
 
-/// The diagnostics of one answer.
-struct Told<'a> {
+/// The diagnostics that the plugin returned for one request.
+struct Reported<'a> {
     name: &'a str,
     request: &'a Request,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Every diagnostic of every answer.
-fn all<'a>(plugin: &Plugin, requests: [&'a [Named]; 2]) -> Vec<Told<'a>> {
-    let diagnostics = |request: &Request| match &*plugin.call(request).ok()?.answer {
-        RawAnswer::Outcome(Ok(Outcome { warnings, .. })) => Some(warnings.clone()),
-        RawAnswer::Outcome(Err(problems)) => Some(problems.clone()),
-        RawAnswer::Description(_) | RawAnswer::Detection(_) => None,
+/// Calls the plugin with every request and collects the diagnostics.
+fn all<'a>(plugin: &Plugin, requests: [&'a [NamedRequest]; 2]) -> Vec<Reported<'a>> {
+    let diagnostics = |request: &Request| match &*plugin.call(request).ok()?.output {
+        RawOutput::Outcome(Ok(Outcome { warnings, .. })) => Some(warnings.clone()),
+        RawOutput::Outcome(Err(problems)) => Some(problems.clone()),
+        RawOutput::Description(_) | RawOutput::Detection(_) => None,
     };
-    let told = |Named { name, request }: &'a Named| {
-        Some(Told {
+    let report = |NamedRequest { name, request }: &'a NamedRequest| {
+        Some(Reported {
             name,
             request,
             diagnostics: diagnostics(request)?,
         })
     };
-    requests.into_iter().flatten().filter_map(told).collect()
+    requests.into_iter().flatten().filter_map(report).collect()
 }
 
-fn scope(answers: &[Told<'_>]) -> String {
-    let count: usize = answers.iter().map(|told| told.diagnostics.len()).sum();
-    format!("{count} diagnostics of {} requests", answers.len())
+fn scope(reported: &[Reported<'_>]) -> String {
+    let count: usize = reported.iter().map(|one| one.diagnostics.len()).sum();
+    format!("{count} diagnostics of {} requests", reported.len())
 }
 
-/// Every diagnostic names a field of the resource, or nothing.
-pub(crate) fn have_paths_of_the_request(
+/// `field` is empty or a path at or below one that the request carries.
+pub(crate) fn name_fields_of_the_request(
     plugin: &Plugin,
-    ordinary: &[Named],
-    hostile: &[Named],
+    ordinary: &[NamedRequest],
+    hostile: &[NamedRequest],
 ) -> Check {
-    let answers = all(plugin, [ordinary, hostile]);
+    let reported = all(plugin, [ordinary, hostile]);
     let mut problems = Vec::new();
-    for Told {
+    for Reported {
         name,
         request,
         diagnostics,
-    } in &answers
+    } in &reported
     {
         let known = paths::of(request);
         for Diagnostic { field, code, .. } in diagnostics {
             if !paths::covers(&known, field) {
                 problems.push(format!(
-                    "{name}: {code} names the field {field:?}, which the request does not hold"
+                    "{name}: the diagnostic `{code}` has the field {field:?}, which is not a path in the request"
                 ));
             }
         }
     }
     Check::new(
         "diagnostics-have-paths",
-        "every diagnostic names a field of the request, or the base by an empty one",
-        scope(&answers),
+        "the field of a diagnostic must be a path in the request, or empty for the base configuration",
+        "build `field` from the `path` of the entry in the request that the diagnostic is about",
+        scope(&reported),
         problems,
     )
 }
 
-/// Every diagnostic has a stable code, a problem and a fix, and they come in the order of fields.
-pub(crate) fn are_well_formed(plugin: &Plugin, ordinary: &[Named], hostile: &[Named]) -> Check {
-    let answers = all(plugin, [ordinary, hostile]);
+/// Every diagnostic has a code, a problem and a fix, and diagnostics are sorted by field.
+pub(crate) fn are_well_formed(
+    plugin: &Plugin,
+    ordinary: &[NamedRequest],
+    hostile: &[NamedRequest],
+) -> Check {
+    let reported = all(plugin, [ordinary, hostile]);
     let mut problems = Vec::new();
-    for Told {
+    for Reported {
         name, diagnostics, ..
-    } in &answers
+    } in &reported
     {
-        let mut say = |what: String| problems.push(format!("{name}: {what}"));
+        let mut add = |problem: String| problems.push(format!("{name}: {problem}"));
         if !diagnostics.is_sorted_by(|a, b| a.field <= b.field) {
-            say("the diagnostics are not sorted by field".into());
+            add("the diagnostics are not sorted by `field`".into());
         }
         for Diagnostic {
             code, problem, fix, ..
@@ -85,14 +90,16 @@ pub(crate) fn are_well_formed(plugin: &Plugin, ordinary: &[Named], hostile: &[Na
         {
             let is_code = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if code.is_empty() || !code.chars().all(is_code) {
-                say(format!("{code:?} is no code like `unknown-provider`"));
+                add(format!(
+                    "{code:?} is not a valid code: it must consist of a-z, 0-9 and `-`, as in `unknown-provider`"
+                ));
             }
             for (what, text) in [("problem", problem), ("fix", fix)] {
                 if text.trim().is_empty() {
-                    say(format!("{code} has no {what}"));
+                    add(format!("the `{what}` of the diagnostic `{code}` is empty"));
                 } else if text.ends_with('.') && !text.ends_with("..") {
-                    say(format!(
-                        "the {what} of {code} ends with a full stop: {text:?}"
+                    add(format!(
+                        "the `{what}` of the diagnostic `{code}` ends with a full stop: {text:?}"
                     ));
                 }
             }
@@ -100,8 +107,9 @@ pub(crate) fn are_well_formed(plugin: &Plugin, ordinary: &[Named], hostile: &[Na
     }
     Check::new(
         "diagnostics-are-well-formed",
-        "every diagnostic has a code, a problem and a fix, in the order of fields",
-        scope(&answers),
+        "every diagnostic must have a code, a problem and a fix, and diagnostics must be sorted by field",
+        "fill in all three, write problem and fix without a final full stop, and sort before you return",
+        scope(&reported),
         problems,
     )
 }

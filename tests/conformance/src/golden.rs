@@ -1,7 +1,7 @@
-//! Answers that a plugin gave once and must keep giving.
+//! Golden fixtures: recorded requests, and the results that the plugin must still return.
 //!
-//! A folder of cases, each a folder with `request.json` (`{"call": "expand", "request": {…}}`) and
-//! `answer.json`, which is what `llsd plugin run` prints for it: `{"output": …, "warnings": […]}`,
+//! Each case is a folder with `request.json` (`{"call": "expand", "request": {…}}`) and
+//! `answer.json`, which holds what `llsd plugin run` prints for that request: `{"output": …, "warnings": […]}`,
 //! `{"problems": […]}`, `{"one": …}`, `{"oneOf": […]}` or `{"none": true}`.
 
 use std::io;
@@ -13,47 +13,49 @@ use serde_json::Value;
 
 use crate::report::Check;
 
-/// A request and the answer that was recorded for it.
+/// A request and the result that was recorded for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// Name of its folder.
+    /// The name of its folder.
     pub name: String,
     /// The call.
     pub request: Request,
-    /// The answer, as JSON.
+    /// The recorded result, as JSON.
     pub answer: Value,
 }
 
-/// Why fixtures cannot be used.
+/// Why the fixtures could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
-    /// A file or folder cannot be read.
-    #[error("could not read {path}: {source}; check the folder of fixtures")]
+    /// A file or folder could not be read.
+    #[error("failed to read {path}: {source}; each case needs request.json and answer.json")]
     Read {
-        /// What.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A file holds no JSON of the right form.
-    #[error("{path} is no fixture: {source}; write it as {{\"call\": …, \"request\": …}}")]
+    /// A file is not JSON of the expected form.
+    #[error(
+        "{path} is not a valid fixture: {source}; request.json must be {{\"call\": …, \"request\": …}} and answer.json any JSON"
+    )]
     Form {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// A request cannot be made.
+    /// A request is not valid for its call.
     #[error("{path}: {source}")]
     Request {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: RequestError,
     },
 }
 
-/// What a request file holds.
+/// The content of `request.json`.
 #[derive(Deserialize)]
 struct RequestFile {
     call: String,
@@ -61,7 +63,7 @@ struct RequestFile {
     request: Value,
 }
 
-/// Reads every case of a folder, by name.
+/// Reads every case of a folder, sorted by name.
 pub fn read(folder: &Path) -> Result<Vec<Case>, FixtureError> {
     let failed = |path: &Path, source| FixtureError::Read {
         path: path.to_owned(),
@@ -105,22 +107,32 @@ fn case(folder: &Path) -> Result<Case, FixtureError> {
     })
 }
 
-/// Every case is answered as recorded.
+/// The plugin returns what each case recorded.
 pub(crate) fn check(plugin: &Plugin, cases: Result<Vec<Case>, FixtureError>) -> Check {
     const NAME: &str = "golden-fixtures";
-    const RULE: &str = "the plugin's own fixtures are answered as recorded";
+    const RULE: &str = "the plugin must return what its own golden fixtures recorded";
+    const FIX: &str = "restore the old behaviour, or record the new result with `llsd plugin run` if it is intended";
     let cases = match cases {
         Ok(cases) => cases,
-        Err(error) => return Check::new(NAME, RULE, "unreadable".into(), vec![error.to_string()]),
+        Err(error) => {
+            return Check::new(
+                NAME,
+                RULE,
+                FIX,
+                "unreadable".into(),
+                vec![error.to_string()],
+            );
+        }
     };
     let problems = cases
         .iter()
-        .filter_map(|case| differs(plugin, case))
+        .filter_map(|case| problem(plugin, case))
         .collect();
-    Check::new(NAME, RULE, format!("{} cases", cases.len()), problems)
+    Check::new(NAME, RULE, FIX, format!("{} cases", cases.len()), problems)
 }
 
-fn differs(
+/// How the result of one case differs from what was recorded.
+fn problem(
     plugin: &Plugin,
     Case {
         name,
@@ -128,48 +140,48 @@ fn differs(
         answer,
     }: &Case,
 ) -> Option<String> {
-    let given = match plugin.call(request) {
-        Ok(called) => called.answer.to_json(),
-        Err(fault) => return Some(format!("{name}: {}", fault.kind)),
+    let returned = match plugin.call(request) {
+        Ok(called) => called.output.to_json(),
+        Err(fault) => return Some(format!("{name}: the call failed: {}", fault.kind)),
     };
-    let given: Value = match serde_json::from_str(&given) {
-        Ok(given) => given,
-        Err(error) => return Some(format!("{name}: the answer is no JSON: {error}")),
+    let returned: Value = match serde_json::from_str(&returned) {
+        Ok(returned) => returned,
+        Err(error) => return Some(format!("{name}: the result is not valid JSON: {error}")),
     };
-    difference(answer, &given, "").map(|difference| format!("{name}: {difference}"))
+    difference(answer, &returned, "").map(|difference| format!("{name}: {difference}"))
 }
 
-/// The first place where two values differ.
-fn difference(recorded: &Value, given: &Value, at: &str) -> Option<String> {
-    match (recorded, given) {
-        (Value::Object(recorded), Value::Object(given)) => {
-            let lost = recorded
+/// The first difference between two values, by its JSON pointer.
+fn difference(recorded: &Value, returned: &Value, at: &str) -> Option<String> {
+    match (recorded, returned) {
+        (Value::Object(recorded), Value::Object(returned)) => {
+            let missing = recorded
                 .keys()
-                .find(|key| !given.contains_key(*key))
-                .map(|key| format!("{at}/{key} is gone"));
+                .find(|key| !returned.contains_key(*key))
+                .map(|key| format!("{at}/{key} was recorded, but is missing now"));
             let added = || {
-                given
+                returned
                     .keys()
                     .find(|key| !recorded.contains_key(*key))
-                    .map(|key| format!("{at}/{key} is new"))
+                    .map(|key| format!("{at}/{key} was not recorded"))
             };
             let changed = || {
-                recorded
-                    .iter()
-                    .find_map(|(key, value)| difference(value, &given[key], &format!("{at}/{key}")))
+                recorded.iter().find_map(|(key, value)| {
+                    difference(value, &returned[key], &format!("{at}/{key}"))
+                })
             };
-            lost.or_else(added).or_else(changed)
+            missing.or_else(added).or_else(changed)
         }
-        (Value::Array(recorded), Value::Array(given)) if recorded.len() == given.len() => {
-            let pairs = recorded.iter().zip(given).enumerate();
+        (Value::Array(recorded), Value::Array(returned)) if recorded.len() == returned.len() => {
+            let pairs = recorded.iter().zip(returned).enumerate();
             pairs
                 .into_iter()
                 .find_map(|(index, (one, other))| difference(one, other, &format!("{at}/{index}")))
         }
-        _ if recorded == given => None,
+        _ if recorded == returned => None,
         _ => Some(format!(
-            "{} is {given} and was {recorded}",
-            if at.is_empty() { "the answer" } else { at }
+            "{} is {returned}, but {recorded} was recorded",
+            if at.is_empty() { "the result" } else { at }
         )),
     }
 }
@@ -180,27 +192,30 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_first_difference_is_named_by_its_place() {
+    fn the_first_difference_is_reported_by_its_json_pointer() {
         let recorded = json!({ "output": { "config": [1, { "a": 1 }] } });
         let with = |value| difference(&recorded, &json!({ "output": { "config": value } }), "");
         assert_eq!(with(json!([1, { "a": 1 }])), None);
         assert_eq!(
             with(json!([1, { "a": 2 }])).unwrap(),
-            "/output/config/1/a is 2 and was 1"
+            "/output/config/1/a is 2, but 1 was recorded"
         );
-        assert_eq!(with(json!([1, {}])).unwrap(), "/output/config/1/a is gone");
+        assert_eq!(
+            with(json!([1, {}])).unwrap(),
+            "/output/config/1/a was recorded, but is missing now"
+        );
         assert_eq!(
             with(json!([1, { "a": 1, "b": 2 }])).unwrap(),
-            "/output/config/1/b is new"
+            "/output/config/1/b was not recorded"
         );
         assert_eq!(
             with(json!([1])).unwrap(),
-            r#"/output/config is [1] and was [1,{"a":1}]"#
+            r#"/output/config is [1], but [1,{"a":1}] was recorded"#
         );
     }
 
     #[test]
-    fn a_folder_is_read_case_by_case_and_a_bad_one_is_named() {
+    fn every_case_of_a_folder_is_read_and_an_invalid_call_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let case = folder.path().join("one");
         std::fs::create_dir(&case).unwrap();

@@ -1,35 +1,35 @@
-//! Requests that a host really makes, built from what the plugin says it serves.
+//! Ordinary requests, as a host makes them, built from the plugin's description.
 
 use llsd_adapter_sdk::documents::{Description, KnownProvider};
-use llsd_plugin::{Plugin, RawCalled, Request};
+use llsd_plugin::{Plugin, RawResponse, Request};
 use llsd_render::adapter::{Adapter as _, Fault};
 use serde_json::{Value, json};
 
 use crate::report::Check;
 
-/// Providers of one API that are asked for; a catalogue holds dozens of the same kind.
+/// The number of providers tried per API. A catalogue lists dozens that behave alike.
 const PER_API: usize = 8;
 
-/// An ordinary call may use this part of a limit, in per cent. Resources differ in size by more than
-/// a factor of two.
-const NEAR: u64 = 50;
+/// The percentage of a limit that an ordinary call may use. Real resources can be more than twice
+/// as large as the requests made here.
+const MAX_PERCENT: u64 = 50;
 
-/// A request under a name that tells an author what was asked.
+/// A request, with a name for messages.
 #[derive(Debug, Clone)]
-pub(crate) struct Named {
+pub(crate) struct NamedRequest {
     pub(crate) name: String,
     pub(crate) request: Request,
 }
 
-/// A request and what became of it.
-pub(crate) struct Answered {
+/// A request and the result of calling the plugin with it.
+pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) request: Request,
-    pub(crate) result: Result<RawCalled, Fault>,
+    pub(crate) result: Result<RawResponse, Fault>,
 }
 
-/// What a host would ask of this plugin.
-pub(crate) fn requests(plugin: &Plugin) -> Vec<Named> {
+/// The requests that a host would make to this plugin.
+pub(crate) fn requests(plugin: &Plugin) -> Vec<NamedRequest> {
     let description = plugin.description();
     let mut requests = Vec::new();
     for (schema, apis) in &description.providers {
@@ -56,22 +56,27 @@ pub(crate) fn requests(plugin: &Plugin) -> Vec<Named> {
     requests
 }
 
-/// Asks, never from memory.
-pub(crate) fn ask(plugin: &Plugin, requests: &[Named]) -> Vec<Answered> {
-    let ask = |Named { name, request }: &Named| Answered {
+/// Calls the plugin with every request, each on a fresh instance and past the result cache.
+pub(crate) fn call_all(plugin: &Plugin, requests: &[NamedRequest]) -> Vec<Call> {
+    let call = |NamedRequest { name, request }: &NamedRequest| Call {
         name: name.clone(),
         request: request.clone(),
-        result: plugin.call_afresh(request),
+        result: plugin.call_uncached(request),
     };
-    requests.iter().map(ask).collect()
+    requests.iter().map(call).collect()
 }
 
-pub(crate) fn named(name: String, request: Request) -> Named {
-    Named { name, request }
+pub(crate) fn named(name: String, request: Request) -> NamedRequest {
+    NamedRequest { name, request }
 }
 
-/// One entry with everything that its provider takes, and one bare.
-fn expansions(schema: &str, api: &str, number: usize, provider: &KnownProvider) -> [Named; 2] {
+/// Two entries for a provider: one with no optional field, and one with all that it takes.
+fn expansions(
+    schema: &str,
+    api: &str,
+    number: usize,
+    provider: &KnownProvider,
+) -> [NamedRequest; 2] {
     let name = format!("expand, {schema}, {api} {:?}", provider.name);
     let mut entry = json!({ "id": format!("p{number}"), "provider": provider.name, "settings": {}, "references": {} });
     let bare = expansion(schema, api, number, &entry);
@@ -84,8 +89,8 @@ fn expansions(schema: &str, api: &str, number: usize, provider: &KnownProvider) 
     entry["settings"] = json!({ "surely_unknown": [1, true, null, "text"] });
     let full = expansion(schema, api, number, &entry);
     [
-        named(format!("{name}, bare"), bare),
-        named(format!("{name}, with everything"), full),
+        named(format!("{name}, required fields only"), bare),
+        named(format!("{name}, all fields"), full),
     ]
 }
 
@@ -96,18 +101,18 @@ fn expansion(schema: &str, api: &str, number: usize, entry: &Value) -> Request {
     request("expand", document)
 }
 
-/// A small file of the kind that every release can read: its APIs and no provider.
+/// A small base configuration that every release can read: its APIs, and no providers.
 pub(crate) fn base(description: &Description, schema: &str) -> Value {
     let apis = description.apis.get(schema).cloned().unwrap_or_default();
     json!({ "version": 2, "image_name": "conformance", "apis": apis, "providers": {} })
 }
 
-/// Everything that a resource can ask for, on a small base.
+/// An `assemble` request that uses every part of a resource, on a small base configuration.
 pub(crate) fn assembly(description: &Description, schema: &str) -> Value {
     json!({
         "schema": schema,
         "base": base(description, schema),
-        "providers": { "inference": [placed("inference", 0, "main")] },
+        "providers": { "inference": [expanded_entry("inference", 0, "main")] },
         "resources": {
             "models": [{ "path": "spec.resources.models[0]", "name": "llama3.2-8b", "provider": "main", "metadata": {} }],
             "tools": [{ "path": "spec.resources.tools[0]", "name": "websearch" }],
@@ -121,8 +126,8 @@ pub(crate) fn assembly(description: &Description, schema: &str) -> Value {
     })
 }
 
-/// An expanded provider in its place.
-pub(crate) fn placed(api: &str, number: usize, id: &str) -> Value {
+/// One expanded provider entry, with its path in the resource.
+pub(crate) fn expanded_entry(api: &str, number: usize, id: &str) -> Value {
     json!({
         "path": format!("spec.providers.{api}[{number}]"),
         "expansion": { "id": id, "type": "remote::vllm", "config": { "base_url": "http://backend.example/v1" }, "wants": [] },
@@ -136,69 +141,71 @@ pub(crate) fn detect(base: &Value) -> Request {
     )
 }
 
-/// A request whose name and form are ours.
+/// A request from JSON that the suite wrote, which is always valid.
 pub(crate) fn request(call: &str, argument: Value) -> Request {
     Request::from_json(call, &argument).unwrap_or(Request::Describe)
 }
 
-/// Every ordinary request is answered, if only by diagnostics.
-pub(crate) fn all_answer(answered: &[Answered]) -> Check {
-    let problems = answered
+/// Every ordinary request returns a result or diagnostics.
+pub(crate) fn all_return(calls: &[Call]) -> Check {
+    let problems = calls
         .iter()
-        .filter_map(|Answered { name, result, .. }| {
+        .filter_map(|Call { name, result, .. }| {
             result
                 .as_ref()
                 .err()
-                .map(|fault| format!("{name}: {}", fault.kind))
+                .map(|fault| format!("{name}: the call failed: {}", fault.kind))
         })
         .collect();
     Check::new(
         "ordinary-requests",
-        "ordinary requests are answered",
-        scope(answered),
+        "every ordinary request must return a result or diagnostics",
+        "return a diagnostic instead of trapping, and stay within the limits",
+        scope(calls),
         problems,
     )
 }
 
-/// No ordinary request comes near a limit.
-pub(crate) fn limits_are_far(plugin: &Plugin, answered: &[Answered]) -> Check {
+/// No ordinary request uses more than half of a limit.
+pub(crate) fn stay_below_half_of_every_limit(plugin: &Plugin, calls: &[Call]) -> Check {
     let limits = plugin.limits();
     let mut problems = Vec::new();
     let mut most = 0;
-    for Answered { name, result, .. } in answered {
+    for Call { name, result, .. } in calls {
         let Ok(called) = result else { continue };
         most = most.max(called.fuel);
-        for (what, used, granted) in [
+        for (unit, used, limit) in [
             ("fuel", called.fuel, limits.fuel),
             (
-                "memory bytes",
+                "bytes of memory",
                 called.memory_bytes as u64,
                 limits.memory_bytes as u64,
             ),
             (
-                "output bytes",
-                called.answer.to_json().len() as u64,
+                "bytes of output",
+                called.output.to_json().len() as u64,
                 limits.output_bytes as u64,
             ),
         ] {
-            if u128::from(used) * 100 > u128::from(granted) * u128::from(NEAR) {
-                problems.push(format!("{name}: used {used} of {granted} {what}"));
+            if u128::from(used) * 100 > u128::from(limit) * u128::from(MAX_PERCENT) {
+                problems.push(format!("{name}: used {used} of {limit} {unit}"));
             }
         }
     }
     let scope = format!(
-        "{}, at most {most} of {} fuel",
-        scope(answered),
+        "{}, at most {most} of {} fuel used",
+        scope(calls),
         limits.fuel
     );
     Check::new(
         "limits-are-far",
-        "ordinary requests use less than half of every limit",
+        "an ordinary request must use no more than half of the fuel, memory and output limits",
+        "do less work per call: avoid copies of the base configuration and tables built at run time",
         scope,
         problems,
     )
 }
 
-pub(crate) fn scope(answered: &[Answered]) -> String {
-    format!("{} requests", answered.len())
+pub(crate) fn scope(calls: &[Call]) -> String {
+    format!("{} requests", calls.len())
 }

@@ -3,17 +3,17 @@
 use llsd_plugin::Request;
 use serde_json::Value;
 
-/// Parts of a resource that a request holds without saying where they stood.
-const UNSAID: [&str; 3] = ["spec.storage", "spec.networking", "spec.workload"];
+/// Parts of a resource that a request carries without their paths.
+const WITHOUT_PATH: [&str; 3] = ["spec.storage", "spec.networking", "spec.workload"];
 
-/// Every path that an answer to this request may begin with.
+/// Every path that the field of a diagnostic about this request may start with.
 pub(crate) fn of(request: &Request) -> Vec<String> {
-    let mut paths: Vec<String> = UNSAID.map(str::to_owned).to_vec();
+    let mut paths: Vec<String> = WITHOUT_PATH.map(str::to_owned).to_vec();
     match request {
         Request::Describe | Request::Detect { .. } => {}
-        Request::Expand(text) => paths.extend(read(&text.json).get("path").and_then(text_of)),
+        Request::Expand(text) => paths.extend(parse(&text.json).get("path").and_then(string)),
         Request::Assemble(text) => {
-            let document = read(&text.json);
+            let document = parse(&text.json);
             let provided = members(&document["providers"])
                 .into_iter()
                 .flat_map(entries);
@@ -27,14 +27,14 @@ pub(crate) fn of(request: &Request) -> Vec<String> {
                 provided
                     .chain(resources)
                     .chain(rest)
-                    .filter_map(|entry| text_of(&entry["path"])),
+                    .filter_map(|entry| string(&entry["path"])),
             );
         }
     }
     paths
 }
 
-/// Whether a field is empty or at or below one of the paths.
+/// Whether a field is empty, or equal to or below one of the paths.
 pub(crate) fn covers(paths: &[String], field: &str) -> bool {
     field.is_empty()
         || paths.iter().any(|path| {
@@ -44,7 +44,7 @@ pub(crate) fn covers(paths: &[String], field: &str) -> bool {
         })
 }
 
-fn read(json: &str) -> Value {
+fn parse(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_default()
 }
 
@@ -59,7 +59,7 @@ fn entries(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn text_of(value: &Value) -> Option<String> {
+fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_covered_by_a_path_that_it_is_at_or_below() {
+    fn a_path_covers_itself_and_the_fields_below_it() {
         let paths = ["spec.providers.inference[1]".to_owned()];
         for field in [
             "",

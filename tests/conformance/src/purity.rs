@@ -1,91 +1,101 @@
-//! A plugin is a pure function of what its documents mean.
+//! Checks that a plugin is a pure function of its input.
 
 use llsd_adapter_sdk::exchange::{Text, canonical};
 use llsd_adapter_sdk::{Answer, Outcome};
-use llsd_plugin::{Plugin, RawAnswer, Request};
+use llsd_plugin::{Plugin, RawOutput, Request};
 use llsd_render::adapter::Adapter as _;
 use serde_json::{Map, Value, json};
 
-use crate::ordinary::{self, Answered, scope};
+use crate::ordinary::{self, Call, scope};
 use crate::report::Check;
 
-/// A second fresh run gives the same bytes and burns the same fuel.
-pub(crate) fn same_input_same_answer(plugin: &Plugin, answered: &[Answered]) -> Check {
+/// A second fresh instance returns the same bytes and uses the same fuel.
+pub(crate) fn same_input_gives_same_output(plugin: &Plugin, calls: &[Call]) -> Check {
     let mut problems = Vec::new();
-    for Answered {
+    for Call {
         name,
         request,
         result,
-    } in answered
+    } in calls
     {
         let Ok(first) = result else { continue };
-        match plugin.call_afresh(request) {
-            Ok(again) if again.answer != first.answer => {
-                problems.push(format!("{name}: two answers to one request"));
+        match plugin.call_uncached(request) {
+            Ok(again) if again.output != first.output => {
+                problems.push(format!(
+                    "{name}: the second call returned other bytes than the first"
+                ));
             }
             Ok(again) if again.fuel != first.fuel => {
                 problems.push(format!(
-                    "{name}: burned {} fuel, then {}",
+                    "{name}: the first call used {} fuel, the second {}",
                     first.fuel, again.fuel
                 ));
             }
             Ok(_) => {}
-            Err(fault) => problems.push(format!("{name}: answered, then {}", fault.kind)),
+            Err(fault) => problems.push(format!(
+                "{name}: the first call returned, the second failed: {}",
+                fault.kind
+            )),
         }
     }
     Check::new(
         "same-input-same-answer",
-        "the same input gives the same bytes and burns the same fuel",
-        scope(answered),
+        "the same input must give the same bytes and use the same fuel",
+        "keep no state between calls, and iterate over ordered maps instead of hash maps",
+        scope(calls),
         problems,
     )
 }
 
-/// Documents whose keys stand in another order mean the same.
-pub(crate) fn key_order_does_not_matter(plugin: &Plugin, answered: &[Answered]) -> Check {
+/// A request whose keys are in another order gives the same output.
+pub(crate) fn key_order_does_not_matter(plugin: &Plugin, calls: &[Call]) -> Check {
     let mut problems = Vec::new();
-    for Answered {
+    for Call {
         name,
         request,
         result,
-    } in answered
+    } in calls
     {
         let Ok(first) = result else { continue };
-        match plugin.call_afresh(&reversed(request)) {
-            Ok(other) if other.answer == first.answer => {}
+        match plugin.call_uncached(&reversed(request)) {
+            Ok(other) if other.output == first.output => {}
             Ok(_) => problems.push(format!(
-                "{name}: another answer when the keys are in another order"
+                "{name}: the output changed when the keys of the request were reversed"
             )),
-            Err(fault) => problems.push(format!("{name}: keys in another order: {}", fault.kind)),
+            Err(fault) => problems.push(format!(
+                "{name}: the call failed when the keys of the request were reversed: {}",
+                fault.kind
+            )),
         }
     }
     Check::new(
         "key-order",
-        "the order of keys in a request does not matter",
-        scope(answered),
+        "the output must not depend on the order of keys in the request",
+        "parse the request into a map or struct, and look keys up by name",
+        scope(calls),
         problems,
     )
 }
 
 /// The request with the keys of every object in reverse order.
 fn reversed(request: &Request) -> Request {
-    fn turn(value: Value) -> Value {
+    fn reverse(value: Value) -> Value {
         match value {
             Value::Object(object) => Value::Object(
                 object
                     .into_iter()
                     .rev()
-                    .map(|(key, value)| (key, turn(value)))
+                    .map(|(key, value)| (key, reverse(value)))
                     .collect(),
             ),
-            Value::Array(items) => items.into_iter().map(turn).collect(),
+            Value::Array(items) => items.into_iter().map(reverse).collect(),
             scalar => scalar,
         }
     }
     let text = |Text { shape, json }: &Text| {
-        // What cannot be read stays as it is.
+        // Invalid JSON stays as it is.
         let json = serde_json::from_str(json)
-            .map_or_else(|_| json.clone(), |value| turn(value).to_string());
+            .map_or_else(|_| json.clone(), |value| reverse(value).to_string());
         Text {
             shape: shape.clone(),
             json,
@@ -102,32 +112,33 @@ fn reversed(request: &Request) -> Request {
     }
 }
 
-/// Answers are canonical JSON, so that equal answers have equal digests.
-pub(crate) fn answers_are_canonical(answered: &[Answered]) -> Check {
+/// The output is canonical JSON, so that equal outputs have equal digests.
+pub(crate) fn output_is_canonical(calls: &[Call]) -> Check {
     let mut problems = Vec::new();
-    for Answered { name, result, .. } in answered {
+    for Call { name, result, .. } in calls {
         let Ok(called) = result else { continue };
-        if let RawAnswer::Outcome(Ok(Outcome { output, .. })) = &*called.answer {
+        if let RawOutput::Outcome(Ok(Outcome { output, .. })) = &*called.output {
             let value: Value = serde_json::from_str(&output.json).unwrap_or_default();
             if canonical(&value) != output.json {
                 problems.push(format!(
-                    "{name}: the answer has unsorted keys or needless space"
+                    "{name}: the output has unsorted keys or extra white space"
                 ));
             }
         }
     }
     Check::new(
         "canonical-answers",
-        "answers are canonical JSON",
-        scope(answered),
+        "the output must be canonical JSON: sorted keys and no extra white space",
+        "write the output with the canonical serializer of the SDK, or with sorted maps",
+        scope(calls),
         problems,
     )
 }
 
-/// What a plugin does not understand in a base is still there afterwards.
+/// `assemble` keeps the keys of the base configuration that the plugin does not know.
 pub(crate) fn unknown_keys_survive(plugin: &Plugin) -> Check {
     let mut problems = Vec::new();
-    let mut looked_at = 0;
+    let mut checked = 0;
     if plugin.is_schema_adapter() {
         for schema in &plugin.description().schemas {
             let mut base = ordinary::base(plugin.description(), &schema.id);
@@ -140,31 +151,32 @@ pub(crate) fn unknown_keys_survive(plugin: &Plugin) -> Check {
             let Ok(called) = plugin.call(&request) else {
                 continue;
             };
-            if let RawAnswer::Outcome(answer) = &*called.answer {
-                let Some(config) = config(answer) else {
+            if let RawOutput::Outcome(result) = &*called.output {
+                let Some(config) = config(result) else {
                     continue;
                 };
-                looked_at += 1;
+                checked += 1;
                 if config.get("x_conformance") != Some(&unknown) {
                     problems.push(format!(
-                        "{}: a key that no release knows did not survive `assemble`",
+                        "schema {:?}: `assemble` dropped the unknown key `x_conformance` of the base configuration",
                         schema.id
                     ));
                 }
             }
         }
     }
-    let scope = format!("{looked_at} schemas");
+    let scope = format!("{checked} schemas");
     Check::new(
         "unknown-keys-survive",
-        "what a plugin does not understand in a base survives",
+        "assemble must keep the keys of the base configuration that the plugin does not know",
+        "change the base configuration in place instead of building a new document from known keys",
         scope,
         problems,
     )
 }
 
-fn config(answer: &Answer<Text>) -> Option<Map<String, Value>> {
-    let assembly: Value = serde_json::from_str(&answer.as_ref().ok()?.output.json).ok()?;
+fn config(result: &Answer<Text>) -> Option<Map<String, Value>> {
+    let assembly: Value = serde_json::from_str(&result.as_ref().ok()?.output.json).ok()?;
     assembly.get("config")?.as_object().cloned()
 }
 
@@ -173,15 +185,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turning_keys_round_keeps_the_meaning_and_changes_the_text() {
+    fn reversing_a_request_reverses_the_keys_of_every_object() {
         let request = Request::from_json(
             "expand",
             &json!({ "a": 1, "b": { "c": [{ "d": 1, "e": 2 }], "f": 3 } }),
         )
         .unwrap();
-        let Request::Expand(turned) = reversed(&request) else {
+        let Request::Expand(reversed) = reversed(&request) else {
             panic!()
         };
-        assert_eq!(turned.json, r#"{"b":{"f":3,"c":[{"e":2,"d":1}]},"a":1}"#);
+        assert_eq!(reversed.json, r#"{"b":{"f":3,"c":[{"e":2,"d":1}]},"a":1}"#);
     }
 }

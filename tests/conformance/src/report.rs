@@ -1,4 +1,4 @@
-//! What the suite found.
+//! The report of a run of the suite.
 
 use std::fmt;
 
@@ -6,36 +6,38 @@ use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter as _;
 use serde::Serialize;
 
-/// Problems of one check that are listed; more of the same kind teach nothing.
+/// The number of problems that a check lists. Further ones are only counted.
 const LISTED: usize = 10;
 
-/// The checks that a plugin went through.
+/// The result of every check for one plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// Name of the plugin.
     pub plugin: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
     /// `sha256:…` of the component.
     pub digest: String,
-    /// The world that it serves.
+    /// The WIT world that it implements.
     pub world: &'static str,
-    /// Every check, in the order of the suite.
+    /// The checks, in the order of the suite.
     pub checks: Vec<Check>,
 }
 
-/// One rule, and how the plugin keeps it.
+/// One rule of the contract, and how the plugin breaks it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// Stable and for machines: `same-input-same-answer`.
+    /// A stable identifier, such as `same-input-same-answer`.
     pub name: &'static str,
-    /// The sentence that holds when it passes.
+    /// What the contract demands.
     pub rule: &'static str,
-    /// What was looked at: `312 requests`.
+    /// What to change in the plugin when the check fails.
+    pub fix: &'static str,
+    /// What was checked, such as `312 requests`.
     pub scope: String,
-    /// What breaks the rule; empty: it passed.
+    /// What the plugin did instead. Empty when the check passed.
     pub problems: Vec<String>,
 }
 
@@ -61,6 +63,7 @@ impl Check {
     pub(crate) fn new(
         name: &'static str,
         rule: &'static str,
+        fix: &'static str,
         scope: String,
         problems: Vec<String>,
     ) -> Self {
@@ -72,12 +75,13 @@ impl Check {
         Self {
             name,
             rule,
+            fix,
             scope,
             problems,
         }
     }
 
-    /// Whether the plugin keeps the rule.
+    /// Whether the check found no problem.
     pub fn passed(&self) -> bool {
         self.problems.is_empty()
     }
@@ -91,10 +95,13 @@ impl fmt::Display for Report {
             self.plugin, self.version, self.world, self.digest
         )?;
         for check in &self.checks {
-            let word = if check.passed() { "pass" } else { "FAIL" };
-            writeln!(f, "  {word}  {} ({})", check.rule, check.scope)?;
+            let result = if check.passed() { "pass" } else { "FAIL" };
+            writeln!(f, "  {result}  {} ({})", check.rule, check.scope)?;
             for problem in &check.problems {
                 writeln!(f, "          {problem}")?;
+            }
+            if !check.passed() {
+                writeln!(f, "          fix: {}", check.fix)?;
             }
         }
         let failed = self.checks.iter().filter(|check| !check.passed()).count();

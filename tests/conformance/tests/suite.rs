@@ -1,6 +1,7 @@
-//! The suite itself: a real pack passes, and each rule is broken by a guest that fails that rule.
+//! Tests of the suite: a real provider pack passes, and for each check a guest that breaks the rule
+//! fails it.
 
-#![allow(clippy::unwrap_used, reason = "a test whose setting fails has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed setup must fail the test")]
 
 #[path = "../../../host/plugin/tests/guests.rs"]
 mod guests;
@@ -18,17 +19,18 @@ fn failed(report: &Report) -> Vec<&str> {
     failed.map(|check| check.name).collect()
 }
 
-/// The names of the checks that a guest fails.
-fn fails(guest: &Guest, rule: &str) {
+/// Asserts that a guest fails a check.
+fn fails(guest: &Guest, check: &str) {
     let report = run(&guest.load(Limits::default()), None);
-    assert!(failed(&report).contains(&rule), "{report}");
+    assert!(failed(&report).contains(&check), "{report}");
     assert!(!report.passed());
+    assert!(report.to_string().contains("          fix: "), "{report}");
 }
 
-/// Those that an ordinary guest, which always gives the same answer, does not fail.
-fn passes(guest: &Guest, rule: &str) {
+/// Asserts that a guest passes a check.
+fn passes(guest: &Guest, check: &str) {
     let report = run(&guest.load(Limits::default()), None);
-    assert!(!failed(&report).contains(&rule), "{report}");
+    assert!(!failed(&report).contains(&check), "{report}");
 }
 
 fn pack() -> Guest {
@@ -72,34 +74,34 @@ fn a_real_provider_pack_passes() {
 }
 
 #[test]
-fn a_trap_is_found() {
+fn a_trap_fails_the_check() {
     passes(&pack(), "nothing-traps");
     fails(&body("unreachable"), "nothing-traps");
     fails(&body("unreachable"), "ordinary-requests");
 }
 
 #[test]
-fn an_answer_in_spite_of_an_unknown_shape_is_found() {
+fn accepting_an_unknown_shape_fails_the_check() {
     fails(&pack(), "unknown-shapes");
 }
 
 #[test]
-fn an_answer_that_depends_on_the_order_of_keys_is_found() {
+fn output_that_depends_on_the_order_of_keys_fails_the_check() {
     passes(&pack(), "key-order");
-    // Copies the first letter of the first key over the `a` of its id.
+    // Copies the first letter of the request's first key over the `a` of the output's id.
     let copy = "(i32.store8 offset=19 (global.get $json) (i32.load8_u offset=2 (local.get 2)))";
     fails(&body(copy), "key-order");
 }
 
 #[test]
-fn an_answer_that_is_not_canonical_is_found() {
+fn output_that_is_not_canonical_fails_the_check() {
     passes(&pack(), "canonical-answers");
     let output = br#"{"type":"t", "id":"a"}"#.to_vec();
     fails(&Guest { output, ..pack() }, "canonical-answers");
 }
 
 #[test]
-fn a_call_near_its_limits_is_found() {
+fn a_call_that_uses_most_of_its_fuel_fails_the_check() {
     let spin = "(loop $again (global.set $spun (i32.add (global.get $spun) (i32.const 1)))
         (br_if $again (i32.lt_u (global.get $spun) (i32.const 10000))))";
     let guest = Guest {
@@ -115,7 +117,7 @@ fn a_call_near_its_limits_is_found() {
     assert!(failed(&report).contains(&"limits-are-far"), "{report}");
 }
 
-/// Refuses with one error whose texts are all the `length` bytes at the start of the JSON.
+/// A guest that rejects every request with one diagnostic whose strings are all `text`.
 fn refusing(text: &str) -> Guest {
     let store = |offset: usize, value: &str| {
         format!("(i32.store offset={offset} (i32.const 65536) {value})")
@@ -138,19 +140,19 @@ fn refusing(text: &str) -> Guest {
 }
 
 #[test]
-fn a_diagnostic_about_a_field_that_was_not_asked_about_is_found() {
+fn a_diagnostic_about_a_field_outside_the_request_fails_the_check() {
     fails(&refusing("spec.replicas"), "diagnostics-have-paths");
     passes(&refusing("spec.storage"), "diagnostics-have-paths");
 }
 
 #[test]
-fn a_diagnostic_without_a_code_is_found() {
+fn a_diagnostic_with_an_invalid_code_fails_the_check() {
     fails(&refusing("Not A Code."), "diagnostics-are-well-formed");
     passes(&refusing("a-code"), "diagnostics-are-well-formed");
 }
 
 #[test]
-fn an_incomplete_description_is_found() {
+fn an_incomplete_description_fails_the_check() {
     let with = |key: &str, value: serde_json::Value| {
         let mut description = description();
         description[key] = value;
@@ -168,8 +170,8 @@ fn an_incomplete_description_is_found() {
 }
 
 #[test]
-fn a_base_that_loses_a_key_is_found() {
-    // A schema adapter that answers every `assemble` with an empty file.
+fn dropping_an_unknown_key_of_the_base_configuration_fails_the_check() {
+    // A schema adapter that returns an empty configuration for every `assemble`.
     let output = br#"{"config":{},"id":"a","type":"t"}"#.to_vec();
     let guest = Guest {
         output,
@@ -180,7 +182,7 @@ fn a_base_that_loses_a_key_is_found() {
 }
 
 #[test]
-fn fixtures_are_compared_and_what_cannot_be_read_is_said() {
+fn fixtures_are_compared_and_unreadable_ones_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let case = folder.path().join("one");
     std::fs::create_dir(&case).unwrap();
@@ -205,6 +207,6 @@ fn fixtures_are_compared_and_what_cannot_be_read_is_said() {
     std::fs::write(case.join("answer.json"), other).unwrap();
     assert_eq!(
         golden().problems,
-        [r#"one: /output/type is "remote::vllm" and was "remote::tgi""#]
+        [r#"one: /output/type is "remote::vllm", but "remote::tgi" was recorded"#]
     );
 }

@@ -1,22 +1,26 @@
-//! What the end-to-end tests under `tests/` share: an operator for each test, on a real control plane.
+//! Support code of the end-to-end tests: an operator for each test, on a real control plane.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
-mod footprint;
-mod line;
 mod objects;
-mod process;
+mod operator;
+mod operator_process;
+mod permissions;
 mod resource;
-mod rights;
-mod shelf;
-mod stage;
+mod rollout;
+mod tcp_proxy;
+mod test_env;
+mod test_registry;
 mod webhooks;
 
-pub use footprint::Footprint;
-pub use line::Line;
-pub use process::Process;
-pub use resource::{STARTER, condition, config_map, minimal, named, ogx_base, on_image, phase};
-pub use rights::{Right, granted};
-pub use shelf::Shelf;
-pub use stage::{DEADLINE, Operator, SERVED_BY, Stage, host, plugins, registries};
+pub use operator::{Operator, host, plugins, registries};
+pub use operator_process::OperatorProcess;
+pub use permissions::{Permission, granted};
+pub use resource::{
+    STARTER, condition, config_map, has_condition, minimal, named, ogx_base, on_image, phase,
+};
+pub use rollout::RolloutState;
+pub use tcp_proxy::TcpProxy;
+pub use test_env::{DEADLINE, SERVED_BY, TestEnv};
+pub use test_registry::TestRegistry;
 pub use webhooks::serve_webhooks;

@@ -1,14 +1,17 @@
-//! What is in the namespace of a stage, as an administrator writes and reads it.
+//! Writes and reads objects of the test's namespace as the administrator.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{ConfigMap, PodSpec, Secret};
+use kube::api::{Patch, PatchParams};
 use llsd_api::labels::{MANAGED_BY, MANAGER};
 use serde_json::{Value, json};
 
-use crate::Stage;
+use crate::TestEnv;
 
-impl Stage {
-    /// Applies objects to the namespace, as their author would.
+impl TestEnv {
+    /// Applies objects with `kubectl apply`.
     pub async fn apply(&self, objects: &[Value]) {
         let kubectl = self.testbed.kubectl("admin").unwrap();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -22,18 +25,46 @@ impl Stage {
         done.success().unwrap();
     }
 
-    /// A Deployment of the namespace.
+    /// Creates or replaces a ConfigMap with server-side apply.
+    pub async fn apply_config_map(&self, name: &str, data: Value) {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name}, "data": data,
+        });
+        let parameters = PatchParams::apply("tests").force();
+        self.api::<ConfigMap>()
+            .patch(name, &parameters, &Patch::Apply(map))
+            .await
+            .unwrap();
+    }
+
+    /// Creates or replaces a Secret with server-side apply. `kubectl apply` would repeat the values in
+    /// an annotation.
+    pub async fn apply_secret(&self, name: &str, data: &[(&str, &str)]) {
+        let data: BTreeMap<_, _> = data.iter().copied().collect();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name}, "stringData": data,
+        });
+        let parameters = PatchParams::apply("tests").force();
+        self.api::<Secret>()
+            .patch(name, &parameters, &Patch::Apply(secret))
+            .await
+            .unwrap();
+    }
+
+    /// Reads a Deployment.
     pub async fn deployment(&self, name: &str) -> Deployment {
         self.api::<Deployment>().get(name).await.unwrap()
     }
 
-    /// What its pods are made from.
+    /// Reads the pod template of a Deployment.
     pub async fn pod(&self, name: &str) -> PodSpec {
         let spec = self.deployment(name).await.spec.unwrap();
         spec.template.spec.unwrap()
     }
 
-    /// Objects of the namespace, of several kinds and with their managed fields.
+    /// Lists objects of several kinds, with their managed fields.
     pub async fn objects(&self, kinds: &str, arguments: &[&str]) -> Vec<Value> {
         let get = ["get", kinds, "-o", "json", "--show-managed-fields"];
         let listed = self.kubectl(&[&get, arguments].concat()).await;
@@ -41,20 +72,20 @@ impl Stage {
         serde_json::from_value(list["items"].take()).unwrap()
     }
 
-    /// Those of them that an operator made.
+    /// Lists the objects of several kinds that an operator created.
     pub async fn children(&self, kinds: &str) -> Vec<Value> {
         let label = format!("{MANAGED_BY}={MANAGER}");
         self.objects(kinds, &["-l", &label]).await
     }
 
-    /// A token of the namespace's own account, which may do nothing by itself.
+    /// Creates a token of the default service account, which has no permissions by itself.
     pub async fn token(&self) -> String {
         let token = self.kubectl(&["create", "token", "default"]).await;
         token.trim().to_owned()
     }
 
-    /// Lets the namespace's own account read metrics.
-    pub async fn admit_to_metrics(&self) {
+    /// Grants the default service account permission to read metrics.
+    pub async fn allow_reading_metrics(&self) {
         let namespace = self.namespace.name();
         let role = format!("read-metrics-{namespace}");
         let group = "rbac.authorization.k8s.io";
@@ -74,7 +105,7 @@ impl Stage {
         .await;
     }
 
-    /// What `kubectl` says in the namespace, for the administrator.
+    /// Runs `kubectl` in the namespace and returns its standard output.
     async fn kubectl(&self, arguments: &[&str]) -> String {
         let kubectl = self.testbed.kubectl("admin").unwrap();
         let command = kubectl.namespace(self.namespace.name()).args(arguments);

@@ -1,42 +1,42 @@
-//! The operator as a process of its own.
+//! The operator as a separate process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::Stage;
+use crate::TestEnv;
 
-/// The program itself, ended without warning when dropped.
-pub struct Process(Child);
+/// A running `llsd operator`, killed when dropped.
+pub struct OperatorProcess(Child);
 
-impl Process {
-    /// Starts `llsd operator` for the namespace of a stage.
-    pub fn start(stage: &Stage) -> Self {
-        let kubeconfig = stage.testbed.kubeconfig(&stage.user).unwrap();
-        Self::start_with(stage, &kubeconfig, |command| command)
+impl OperatorProcess {
+    /// Starts `llsd operator` for the namespace of a test.
+    pub fn start(env: &TestEnv) -> Self {
+        let kubeconfig = env.testbed.kubeconfig(&env.user).unwrap();
+        Self::start_with(env, &kubeconfig, |command| command)
     }
 
-    /// Starts it with a kubeconfig of the caller's, and what else the caller wants.
+    /// Starts it with another kubeconfig and a changed command line.
     pub fn start_with(
-        stage: &Stage,
+        env: &TestEnv,
         kubeconfig: &Path,
-        adapt: impl FnOnce(&mut Command) -> &mut Command,
+        configure: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Self {
         let program = std::env::var("LLSD_BIN")
-            .expect("LLSD_BIN is not set: run the tests through `cargo xtask test`");
+            .expect("LLSD_BIN is not set; run the tests with `cargo xtask test`");
         let mut command = Command::new(program);
         command
-            // No server runs in the pods, and no name of the cluster leads anywhere.
+            // No server runs in the pods, and the cluster's DNS names do not resolve.
             .args(["operator", "--no-webhooks", "--poll-servers", "0"])
-            .args(["--namespace", stage.namespace.name()])
-            .args(["--operator-namespace", stage.namespace.name()])
+            .args(["--namespace", env.namespace.name()])
+            .args(["--operator-namespace", env.namespace.name()])
             .env("KUBECONFIG", kubeconfig)
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null());
-        Self(adapt(&mut command).spawn().unwrap())
+        Self(configure(&mut command).spawn().unwrap())
     }
 }
 
-impl Drop for Process {
+impl Drop for OperatorProcess {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();

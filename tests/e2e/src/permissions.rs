@@ -1,4 +1,4 @@
-//! The rights of the shipped manifests, granted to the user that an operator of the tests is.
+//! The permissions of the shipped roles, granted to the user of a test's operator.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,21 +22,21 @@ const CLUSTER: &str = include_str!("../../../deploy/kustomize/rbac/cluster.yaml"
 const RESOURCES: &str = include_str!("../../../deploy/kustomize/rbac/resources.yaml");
 const OWN_NAMESPACE: &str = include_str!("../../../deploy/kustomize/rbac/own-namespace.yaml");
 
-/// One verb on one kind, as the shipped roles grant it.
+/// A verb on a resource, as a shipped role grants it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Right {
-    /// Whether it is for the operator's own namespace, and not for those that it serves.
+pub struct Permission {
+    /// Whether it applies to the operator's own namespace instead of the namespaces that it serves.
     pub is_own: bool,
     /// The API group.
     pub group: String,
-    /// The resource, with its subresource if it is for one: `deployments/scale`.
+    /// The resource, with its subresource if there is one: `deployments/scale`.
     pub resource: String,
     /// The verb.
     pub verb: String,
 }
 
-/// Every right that the shipped roles grant to an operator.
-pub fn granted() -> BTreeSet<Right> {
+/// Every permission that the shipped roles grant to an operator.
+pub fn granted() -> BTreeSet<Permission> {
     let of_cluster = [CLUSTER, RESOURCES].map(|file| {
         let role: ClusterRole = shipped(file, "ClusterRole");
         (false, role.rules.unwrap())
@@ -47,27 +47,32 @@ pub fn granted() -> BTreeSet<Right> {
     });
     let rules = of_cluster.into_iter().chain(of_namespace);
     rules
-        .flat_map(|(is_own, rules)| rules.into_iter().flat_map(move |one| rights(is_own, one)))
+        .flat_map(|(is_own, rules)| {
+            rules
+                .into_iter()
+                .flat_map(move |one| permissions(is_own, one))
+        })
         .collect()
 }
 
-fn rights(is_own: bool, rule: PolicyRule) -> Vec<Right> {
-    let mut rights = Vec::new();
+fn permissions(is_own: bool, rule: PolicyRule) -> Vec<Permission> {
+    let mut permissions = Vec::new();
     for group in rule.api_groups.unwrap() {
         for resource in rule.resources.iter().flatten() {
-            let right = |verb: &String| Right {
+            let permission = |verb: &String| Permission {
                 is_own,
                 group: group.clone(),
                 resource: resource.clone(),
                 verb: verb.clone(),
             };
-            rights.extend(rule.verbs.iter().map(right));
+            permissions.extend(rule.verbs.iter().map(permission));
         }
     }
-    rights
+    permissions
 }
 
-/// Lets a user do what an operator at `home` may, and waits until the API server agrees.
+/// Grants a user the permissions of an operator in the namespace `home`, and waits until they are in
+/// effect.
 pub(crate) async fn grant(client: &Client, user: &str, home: &str, scope: &Scope) {
     let cluster: ClusterRole = shipped(CLUSTER, "ClusterRole");
     let resources: ClusterRole = shipped(RESOURCES, "ClusterRole");
@@ -138,7 +143,7 @@ fn subject(user: &str) -> Subject {
     }
 }
 
-/// The one object of a kind in a file.
+/// The only object of a kind in a manifest.
 fn shipped<K: DeserializeOwned>(file: &str, kind: &str) -> K {
     let documents: Vec<Value> = serde_saphyr::from_multiple(file).unwrap();
     let found = documents.into_iter().find(|one| one["kind"] == kind);
@@ -155,7 +160,7 @@ where
         .unwrap();
 }
 
-/// The authorizer hears of new bindings a moment after they are stored.
+/// Waits for the authorizer, which learns of new bindings a moment after they are stored.
 async fn wait_until_effective(client: &Client, user: &str, scope: &Scope, of_events: &str) {
     let namespace = match scope {
         Scope::Namespace(namespace) => Some(namespace.as_str()),
@@ -199,5 +204,5 @@ async fn wait_until_effective(client: &Client, user: &str, scope: &Scope, of_eve
     };
     tokio::time::timeout(DEADLINE, effective)
         .await
-        .expect("the API server never grants the rights");
+        .expect("the permissions did not take effect");
 }

@@ -1,13 +1,13 @@
-//! A resource, as a test writes it and reads its status.
+//! Resources for tests, and readers of their status.
 
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use serde_json::{Value, json};
 
-/// The base of the distribution `starter`.
+/// The base configuration of the distribution `starter`.
 pub const STARTER: &str = include_str!("../../../host/render/distributions/starter.yaml");
 
-/// Phase of a resource.
+/// The phase of a resource.
 pub fn phase(cr: &Distribution) -> Option<Phase> {
     cr.status.as_ref()?.phase
 }
@@ -23,7 +23,12 @@ pub fn condition(cr: &Distribution, kind: &str) -> Option<(String, String, Strin
     ))
 }
 
-/// The ConfigMap that a resource's configuration is in.
+/// Whether a condition of a resource has a status: `True`, `False` or `Unknown`.
+pub fn has_condition(cr: &Distribution, kind: &str, status: &str) -> bool {
+    condition(cr, kind).is_some_and(|(found, ..)| found == status)
+}
+
+/// The name of the ConfigMap with a resource's generated configuration.
 pub fn config_map(cr: &Distribution) -> String {
     cr.status
         .as_ref()
@@ -41,21 +46,21 @@ pub fn minimal() -> Value {
     serde_saphyr::from_str(include_str!("../../../samples/minimal.yaml")).unwrap()
 }
 
-/// The same under another name.
+/// `samples/minimal.yaml` with another name.
 pub fn named(name: &str) -> Value {
     let mut resource = minimal();
     resource["metadata"]["name"] = name.into();
     resource
 }
 
-/// The same under another name, on an image.
+/// `samples/minimal.yaml` with another name and an image instead of a distribution name.
 pub fn on_image(name: &str, image: &str) -> Value {
     let mut resource = named(name);
     resource["spec"]["distribution"] = json!({ "image": image });
     resource
 }
 
-/// A base that only the ogx adapter understands.
+/// A base configuration that only the ogx adapter recognises.
 pub fn ogx_base() -> String {
     let recorded = include_str!("../../../plugins/ogx/tests/golden/1.0-minimal/request.json");
     let recorded: Value = serde_json::from_str(recorded).unwrap();

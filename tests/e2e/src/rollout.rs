@@ -1,4 +1,4 @@
-//! What of a server must not change while its operator is in trouble.
+//! The part of a server's state that changes when the operator writes to it or replaces pods.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 
-use crate::Stage;
+use crate::TestEnv;
 
-/// The Deployment's generation and the identities of its pods: as long as they are the same, nothing
-/// was written and nothing was started again.
+/// The generation of a Deployment and the uids of its pods. Two equal states mean that in between the
+/// Deployment did not change and no pod was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Footprint {
+pub struct RolloutState {
     generation: Option<i64>,
     pods: BTreeSet<String>,
 }
 
-impl Footprint {
-    /// That of one server, now.
-    pub async fn of(stage: &Stage, name: &str) -> Self {
-        let deployment = stage.api::<Deployment>().get(name).await.unwrap();
+impl RolloutState {
+    /// The current state of one server.
+    pub async fn of(env: &TestEnv, name: &str) -> Self {
+        let deployment = env.api::<Deployment>().get(name).await.unwrap();
         let own = ListParams::default().labels(&format!("app.kubernetes.io/instance={name}"));
-        let pods = stage.api::<Pod>().list_metadata(&own).await.unwrap();
+        let pods = env.api::<Pod>().list_metadata(&own).await.unwrap();
         let pods: BTreeSet<_> = pods
             .into_iter()
             .filter_map(|one| one.metadata.uid)

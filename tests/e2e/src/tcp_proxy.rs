@@ -1,4 +1,4 @@
-//! The line between an operator and its API server, which can be cut.
+//! A TCP proxy between an operator and its API server, whose connections a test can cut.
 
 use std::net::SocketAddr;
 
@@ -9,14 +9,14 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes bytes on until it is cut; then every connection ends, and none begins until it is mended.
-pub struct Line {
+/// Forwards connections. After `disconnect` it closes them all and accepts none until `reconnect`.
+pub struct TcpProxy {
     address: SocketAddr,
     is_up: watch::Sender<bool>,
 }
 
-impl Line {
-    /// A line to the API server, on a port of its own.
+impl TcpProxy {
+    /// Starts a proxy for the API server of a testbed.
     pub async fn to(testbed: &Testbed) -> Self {
         let server = testbed.state().server.clone();
         let target = server.trim_start_matches("https://").to_owned();
@@ -25,14 +25,14 @@ impl Line {
         let is_up = watch::Sender::new(true);
         let state = is_up.subscribe();
         tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(pass(near, target.clone(), state.clone()));
+            while let Ok((client_side, _)) = listener.accept().await {
+                tokio::spawn(forward(client_side, target.clone(), state.clone()));
             }
         });
         Self { address, is_up }
     }
 
-    /// A client with a user's identity, at the near end.
+    /// A client for a user that connects through the proxy.
     pub async fn client(&self, testbed: &Testbed, user: &str) -> Client {
         let file = testbed.kubeconfig(user).unwrap();
         let mut kubeconfig = Kubeconfig::read_from(file).unwrap();
@@ -42,27 +42,27 @@ impl Line {
         Client::try_from(config.unwrap()).unwrap()
     }
 
-    /// Ends every connection.
-    pub fn cut(&self) {
+    /// Closes every connection and rejects new ones.
+    pub fn disconnect(&self) {
         self.is_up.send_replace(false);
     }
 
-    /// Lets connections begin again.
-    pub fn mend(&self) {
+    /// Accepts connections again.
+    pub fn reconnect(&self) {
         self.is_up.send_replace(true);
     }
 }
 
-async fn pass(mut near: TcpStream, target: String, mut is_up: watch::Receiver<bool>) {
+async fn forward(mut client_side: TcpStream, target: String, mut is_up: watch::Receiver<bool>) {
     if !*is_up.borrow_and_update() {
         return;
     }
-    let Ok(mut far) = TcpStream::connect(target).await else {
+    let Ok(mut server_side) = TcpStream::connect(target).await else {
         return;
     };
     tokio::select! {
-        // How a connection ends is the business of its ends.
-        _ = copy_bidirectional(&mut near, &mut far) => {}
+        // The client and the server see for themselves how the connection ended.
+        _ = copy_bidirectional(&mut client_side, &mut server_side) => {}
         _ = is_up.wait_for(|up| !up) => {}
     }
 }

@@ -1,7 +1,7 @@
-//! An operator of its own for each test: one namespace, one user whose requests can be counted.
+//! The environment of one test: a namespace, and a user for the operator whose requests are audited.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -9,85 +9,45 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_controller::{
-    Endpoints, Metrics, Registries, Scope, Seen, Settings, install_definitions, run,
-};
-use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
-use llsd_registry::{Keyring, Registry};
+use llsd_controller::{Scope, install_definitions};
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed, eventually};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::{OnceCell, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::OnceCell;
 
+use crate::permissions::grant;
 use crate::phase;
-use crate::rights::grant;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Label of a `SchemaPlugin`: the namespace whose operator serves it.
+/// Label of a `SchemaPlugin`: the namespace whose operator loads it.
 pub const SERVED_BY: &str = "tests/namespace";
 
-/// A namespace, and a user whose requests can be counted, before an operator runs.
+/// A namespace, and a user for the operator.
 ///
-/// The user has the rights of the shipped manifests. A request of it that is forbidden fails the
-/// test, at its end.
-pub struct Stage {
+/// The user has the permissions of the shipped roles. When this is dropped, the test fails if the API
+/// server denied a request of that user.
+pub struct TestEnv {
     /// The control plane.
     pub testbed: &'static Testbed,
     /// The namespace.
     pub namespace: Namespace,
     /// The administrator's client.
     pub client: Client,
-    /// Who the operator is to the API server.
+    /// The user name of the operator.
     pub user: String,
-    /// The operator's own namespace, where that is another one.
+    /// The operator's own namespace, if it is not `namespace`.
     pub home: Option<Namespace>,
-    scope: Scope,
-    /// Where in the log of requests those begin that must not be forbidden.
-    judged_from: Mutex<Mark>,
+    pub(crate) scope: Scope,
+    /// The position in the audit log after which no request may be denied.
+    checked_from: Mutex<Mark>,
 }
 
-/// A running operator and the namespace that it serves.
-pub struct Operator {
-    stage: Stage,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), llsd_controller::Error>>,
-}
-
-impl std::ops::Deref for Operator {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.stage
-    }
-}
-
-impl Operator {
-    /// Starts one for a namespace whose name begins with `prefix`.
-    pub async fn start(prefix: &str) -> Self {
-        Stage::set(prefix).await.operate().await
-    }
-
-    /// Starts one that reaches registries in its own way.
-    pub async fn start_reaching(prefix: &str, registry: llsd_registry::Settings) -> Self {
-        Stage::set(prefix).await.operate_reaching(registry).await
-    }
-
-    /// Stops the operator, waits for its end, and leaves everything else as it is.
-    pub async fn stop(self) -> Stage {
-        self.stop.send(()).unwrap();
-        let ended = tokio::time::timeout(DEADLINE, self.task).await;
-        ended.unwrap().unwrap().unwrap();
-        self.stage
-    }
-}
-
-impl Stage {
-    /// A namespace of the control plane that all tests share, whose name begins with `prefix`.
-    pub async fn set(prefix: &str) -> Self {
+impl TestEnv {
+    /// Creates a namespace whose name starts with `prefix` on the shared control plane.
+    pub async fn new(prefix: &str) -> Self {
         static INSTALLED: OnceCell<()> = OnceCell::const_new();
         let testbed = Testbed::shared().await.unwrap();
         INSTALLED
@@ -96,34 +56,32 @@ impl Stage {
                 install_definitions(&client, None).await.unwrap();
             })
             .await;
-        Self::set_on(testbed, prefix).await
+        Self::on(testbed, prefix).await
     }
 
-    /// A namespace of a control plane that has the definitions.
-    pub async fn set_on(testbed: &'static Testbed, prefix: &str) -> Self {
+    /// Creates a namespace on a control plane that has our CRDs.
+    pub async fn on(testbed: &'static Testbed, prefix: &str) -> Self {
         let namespace = testbed.namespace(prefix).await.unwrap();
         let scope = Scope::Namespace(namespace.name().to_owned());
-        Self::granted(testbed, namespace, None, scope).await
+        Self::with_permissions(testbed, namespace, None, scope).await
     }
 
-    /// A namespace of a control plane that has the definitions, for an operator that is at home in
-    /// another one.
-    pub async fn set_apart(testbed: &'static Testbed, prefix: &str) -> Self {
+    /// The same, for an operator that runs in another namespace than the one that it serves.
+    pub async fn with_separate_home(testbed: &'static Testbed, prefix: &str) -> Self {
         let namespace = testbed.namespace(prefix).await.unwrap();
         let home = testbed.namespace("home").await.unwrap();
         let scope = Scope::Namespace(namespace.name().to_owned());
-        Self::granted(testbed, namespace, Some(home), scope).await
+        Self::with_permissions(testbed, namespace, Some(home), scope).await
     }
 
-    /// A namespace of a control plane that has the definitions, for an operator that serves all
-    /// namespaces and is at home in another one.
-    pub async fn set_across(testbed: &'static Testbed, prefix: &str) -> Self {
+    /// The same, for an operator that runs in another namespace and serves all namespaces.
+    pub async fn cluster_wide(testbed: &'static Testbed, prefix: &str) -> Self {
         let namespace = testbed.namespace(prefix).await.unwrap();
         let home = testbed.namespace("home").await.unwrap();
-        Self::granted(testbed, namespace, Some(home), Scope::Cluster).await
+        Self::with_permissions(testbed, namespace, Some(home), Scope::Cluster).await
     }
 
-    async fn granted(
+    async fn with_permissions(
         testbed: &'static Testbed,
         namespace: Namespace,
         home: Option<Namespace>,
@@ -132,7 +90,7 @@ impl Stage {
         let client = testbed.client("admin").await.unwrap();
         let user = format!("operator-{}", namespace.name());
         testbed.add_user(&user, None).unwrap();
-        let judged_from = Mutex::new(testbed.audit().mark().unwrap());
+        let checked_from = Mutex::new(testbed.audit().mark().unwrap());
         let at = home.as_ref().unwrap_or(&namespace).name();
         grant(&client, &user, at, &scope).await;
         Self {
@@ -142,64 +100,11 @@ impl Stage {
             user,
             home,
             scope,
-            judged_from,
+            checked_from,
         }
     }
 
-    /// What an operator works with.
-    pub async fn settings(&self) -> Settings {
-        let namespace = self.namespace.name();
-        let home = self.home.as_ref().unwrap_or(&self.namespace).name();
-        Settings {
-            client: self.testbed.client(&self.user).await.unwrap(),
-            plugins: plugins(),
-            plugins_in_use: watch::Sender::new(Arc::default()),
-            distributions_in_use: watch::Sender::new(Arc::default()),
-            seen: Seen::default(),
-            scope: self.scope.clone(),
-            home: home.to_owned(),
-            host: host().clone(),
-            // Definitions of plugins belong to no namespace; those of other tests are not ours.
-            plugin_selector: Some(format!("{SERVED_BY}={namespace}")),
-            registries: registries(llsd_registry::Settings::default()),
-            keyring: Keyring::empty(),
-            workers: 4,
-            identity: None,
-            endpoints: Endpoints::default(),
-            polling: None,
-            metrics: Metrics::new(),
-        }
-    }
-
-    /// Starts an operator.
-    pub async fn operate(self) -> Operator {
-        let settings = self.settings().await;
-        self.operate_with(settings)
-    }
-
-    /// Starts an operator that reaches registries in its own way.
-    pub async fn operate_reaching(self, registry: llsd_registry::Settings) -> Operator {
-        let settings = Settings {
-            registries: registries(registry),
-            ..self.settings().await
-        };
-        self.operate_with(settings)
-    }
-
-    /// Starts an operator with other settings.
-    pub fn operate_with(self, settings: Settings) -> Operator {
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async {
-            let _ = stopped.await;
-        };
-        Operator {
-            stage: self,
-            stop,
-            task: tokio::spawn(run(settings, shutdown)),
-        }
-    }
-
-    /// Access to one kind in the namespace.
+    /// An `Api` for one kind in the namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
@@ -216,7 +121,7 @@ impl Stage {
             .unwrap()
     }
 
-    /// Changes a resource.
+    /// Changes a resource with a merge patch.
     pub async fn edit(&self, name: &str, change: Value) -> Distribution {
         let api = self.api::<Distribution>();
         api.patch(name, &PatchParams::default(), &Patch::Merge(change))
@@ -224,7 +129,7 @@ impl Stage {
             .unwrap()
     }
 
-    /// Waits until a resource's status speaks of its newest spec and satisfies `condition`.
+    /// Waits until the status of a resource is about its newest spec and satisfies `condition`.
     pub async fn wait_for(
         &self,
         name: &str,
@@ -253,8 +158,8 @@ impl Stage {
             .await
     }
 
-    /// Waits until there is no such object.
-    pub async fn wait_until_gone<K>(&self, name: &str)
+    /// Waits until an object is deleted.
+    pub async fn wait_until_deleted<K>(&self, name: &str)
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone
@@ -264,18 +169,18 @@ impl Stage {
             + Send
             + 'static,
     {
-        let is_gone = |one: Option<&K>| one.is_none();
-        eventually(&self.api::<K>(), name, DEADLINE, "gone", is_gone)
+        let is_deleted = |one: Option<&K>| one.is_none();
+        eventually(&self.api::<K>(), name, DEADLINE, "deleted", is_deleted)
             .await
             .unwrap();
     }
 
-    /// Where the log of requests is now.
+    /// The current position in the audit log.
     pub async fn mark(&self) -> Mark {
         self.testbed.audit().mark().unwrap()
     }
 
-    /// What the operator asked of the API server since, apart from watches, as `verb resource name`.
+    /// The requests of the operator since a mark, except watches, as `verb resource name`.
     pub async fn requests_since(&self, mark: Mark) -> Vec<String> {
         let requests = self.audited(mark);
         let is_request = |one: &&AuditedRequest| one.verb != "watch";
@@ -289,17 +194,17 @@ impl Stage {
         requests.iter().filter(is_request).map(text).collect()
     }
 
-    /// Every request of the operator since, as the API server saw it.
+    /// Every request of the operator since a mark.
     pub fn audited(&self, since: Mark) -> Vec<AuditedRequest> {
         self.testbed.audit().requests(&self.user, since).unwrap()
     }
 
-    /// Lets requests that were forbidden so far not count.
-    pub fn forgive(&self) {
-        *self.judged_from.lock().unwrap() = self.testbed.audit().mark().unwrap();
+    /// Ignores the requests that were denied so far.
+    pub fn ignore_earlier_denials(&self) {
+        *self.checked_from.lock().unwrap() = self.testbed.audit().mark().unwrap();
     }
 
-    /// What the operator wrote since.
+    /// The write requests of the operator since a mark.
     pub async fn writes_since(&self, mark: Mark) -> Vec<String> {
         let is_write = |one: &String| !one.starts_with("get ") && !one.starts_with("list ");
         let requests = self.requests_since(mark).await;
@@ -307,47 +212,16 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
-        let mut refused = self.audited(*self.judged_from.lock().unwrap());
-        refused.retain(|one| one.code == 403);
+        let mut denied = self.audited(*self.checked_from.lock().unwrap());
+        denied.retain(|one| one.code == 403);
         assert!(
-            refused.is_empty(),
-            "the shipped roles lack something: {refused:#?}"
+            denied.is_empty(),
+            "the shipped roles lack permissions; denied requests: {denied:#?}"
         );
     }
-}
-
-/// Loads plugins.
-pub fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(|| {
-        // A test binary cannot compile as a child process of itself; the real one can.
-        let compiler = std::env::var_os("LLSD_BIN")
-            .map_or(Compiler::ThisProgram, |path| Compiler::Program(path.into()));
-        Host::new(HostConfig {
-            compiler,
-            ..HostConfig::default()
-        })
-        .unwrap()
-    })
-}
-
-/// The adapters inside the binary, loaded once.
-pub fn plugins() -> Vec<Plugin> {
-    static LOADED: OnceLock<Vec<Plugin>> = OnceLock::new();
-    let load = || {
-        let host = host();
-        let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
-        llsd_builtin::ADAPTERS.iter().map(load).collect()
-    };
-    LOADED.get_or_init(load).clone()
-}
-
-/// What an operator reads registries through.
-pub fn registries(settings: llsd_registry::Settings) -> Arc<Registries> {
-    Arc::new(Registries::new(Registry::new(settings).unwrap()))
 }

@@ -1,42 +1,42 @@
-//! A registry for one test, with images and plugins in it.
+//! A registry for one test, and functions that push images and plugins to it.
 
 use std::path::{Path, PathBuf};
 
 use llsd_registry::{Keyring, Labelling};
 use llsd_testbed::{Access, Registry, RegistryOptions};
 
-/// A registry over plain HTTP.
-pub struct Shelf {
-    /// The registry itself.
-    pub registry: Registry,
+/// A registry that serves plain HTTP.
+pub struct TestRegistry {
+    /// The running registry.
+    pub server: Registry,
 }
 
-impl Shelf {
-    /// Starts an empty one.
+impl TestRegistry {
+    /// Starts an empty registry.
     pub async fn start(access: Access) -> Self {
         let options = RegistryOptions { tls: false, access };
         Self {
-            registry: Registry::start(&options).await.unwrap(),
+            server: Registry::start(&options).await.unwrap(),
         }
     }
 
-    /// A reference to something in it.
+    /// A reference to a repository, tag or digest in it.
     pub fn reference(&self, rest: &str) -> String {
-        format!("{}/{rest}", self.registry.host())
+        format!("{}/{rest}", self.server.host())
     }
 
-    /// Settings that reach it.
+    /// Registry settings with which an operator can pull from it.
     pub fn settings(&self) -> llsd_registry::Settings {
         llsd_registry::Settings {
-            plain_http: vec![self.registry.host().to_owned()],
+            plain_http: vec![self.server.host().to_owned()],
             allowed: vec!["127.0.0.1".parse().unwrap()],
             ..llsd_registry::Settings::default()
         }
     }
 
-    /// Its `config.json`, as `docker login` writes it.
+    /// The `config.json` with its credentials, as `docker login` writes it.
     pub fn docker_config(&self) -> Vec<u8> {
-        std::fs::read(self.registry.docker_config().join("config.json")).unwrap()
+        std::fs::read(self.server.docker_config().join("config.json")).unwrap()
     }
 
     /// Pushes an image without labels as `repository:bare`.
@@ -44,10 +44,10 @@ impl Shelf {
         self.push_files(repository, &[]).await
     }
 
-    /// The same with files in it, by path.
+    /// Pushes an image without labels that holds files, as `repository:bare`.
     pub async fn push_files(&self, repository: &str, files: &[(&str, &str)]) -> String {
         let reference = self.reference(&format!("{repository}:bare"));
-        let layer = self.registry.docker_config().join("layer.tar");
+        let layer = self.server.docker_config().join("layer.tar");
         let mut archive = tar::Builder::new(Vec::new());
         for (path, text) in files {
             let mut header = tar::Header::new_gnu();
@@ -58,23 +58,23 @@ impl Shelf {
                 .unwrap();
         }
         std::fs::write(&layer, archive.into_inner().unwrap()).unwrap();
-        let crane = self.registry.crane();
+        let crane = self.server.crane();
         let crane = crane.args(["append", "--new_tag", &reference, "--new_layer"]);
         crane.arg(layer).run().await.unwrap().success().unwrap();
         reference
     }
 
-    /// The same image, with a user to run as.
+    /// Pushes a copy of an image with another `USER`.
     pub async fn set_user(&self, reference: &str, user: &str) -> String {
         let (name, _) = reference.rsplit_once([':', '@']).unwrap();
         let tagged = format!("{}:as-{user}", name.trim_end_matches("@sha256"));
-        let crane = self.registry.crane();
+        let crane = self.server.crane();
         let crane = crane.args(["mutate", reference, "--user", user, "--tag", &tagged]);
         crane.run().await.unwrap().success().unwrap();
         tagged
     }
 
-    /// Pushes an image with a configuration on it.
+    /// Pushes an image whose labels hold a base configuration.
     pub async fn push_labelled(
         &self,
         repository: &str,
@@ -102,25 +102,26 @@ impl Shelf {
         labelled.reference.to_string()
     }
 
-    /// Pushes a shipped component with the real command.
+    /// Pushes a shipped component with `llsd plugin push`.
     pub fn push_plugin(&self, name: &str, rest: &str) -> String {
         self.push_component(&shipped(name), rest)
     }
 
-    /// Pushes a shipped component in which a text that it knows is another of the same length.
-    pub fn push_altered(&self, name: &str, rest: &str, text: &str, other: &str) -> String {
-        assert_eq!(text.len(), other.len());
+    /// Pushes a shipped component in which every occurrence of a string is replaced by another one of
+    /// the same length.
+    pub fn push_patched(&self, name: &str, rest: &str, from: &str, to: &str) -> String {
+        assert_eq!(from.len(), to.len());
         let mut bytes = std::fs::read(shipped(name)).unwrap();
-        let places: Vec<_> = bytes
-            .windows(text.len())
+        let offsets: Vec<_> = bytes
+            .windows(from.len())
             .enumerate()
-            .filter_map(|(at, found)| (found == text.as_bytes()).then_some(at))
+            .filter_map(|(at, found)| (found == from.as_bytes()).then_some(at))
             .collect();
-        assert!(!places.is_empty(), "{name} does not know {text:?}");
-        for at in places {
-            bytes[at..at + text.len()].copy_from_slice(other.as_bytes());
+        assert!(!offsets.is_empty(), "{name} does not contain {from:?}");
+        for at in offsets {
+            bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
         }
-        let file = self.registry.docker_config().join("altered.wasm");
+        let file = self.server.docker_config().join("patched.wasm");
         std::fs::write(&file, bytes).unwrap();
         self.push_component(&file, rest)
     }
@@ -130,13 +131,13 @@ impl Shelf {
         let pushed = std::process::Command::new(variable("LLSD_BIN"))
             .args(["plugin", "push", &reference])
             .arg(file)
-            .args(["--plain-http", self.registry.host()])
-            .env("DOCKER_CONFIG", self.registry.docker_config())
-            .env("XDG_CACHE_HOME", self.registry.docker_config())
+            .args(["--plain-http", self.server.host()])
+            .env("DOCKER_CONFIG", self.server.docker_config())
+            .env("XDG_CACHE_HOME", self.server.docker_config())
             .output()
             .unwrap();
-        let talk = String::from_utf8_lossy(&pushed.stderr);
-        assert!(pushed.status.success(), "{talk}");
+        let stderr = String::from_utf8_lossy(&pushed.stderr);
+        assert!(pushed.status.success(), "{stderr}");
         reference
     }
 }
@@ -147,5 +148,5 @@ fn shipped(name: &str) -> PathBuf {
 
 fn variable(name: &str) -> String {
     std::env::var(name)
-        .unwrap_or_else(|_| panic!("{name} is not set: run the tests through `cargo xtask test`"))
+        .unwrap_or_else(|_| panic!("{name} is not set; run the tests with `cargo xtask test`"))
 }

@@ -1,4 +1,4 @@
-//! The webhooks of an operator, without the operator.
+//! The webhook server without an operator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,59 +12,59 @@ use llsd_api::Webhook;
 use llsd_api::checked::Checked;
 use llsd_render::distributions;
 use llsd_render::objects::Kind;
-use llsd_webhook::{ImageBase, Images, Knowledge, Objects, Periods, Reached};
+use llsd_webhook::{Catalog, Exposure, ImageBaseConfig, ImageReader, ObjectIndex, Periods};
 use tokio::sync::{oneshot, watch};
 
 use crate::plugins;
 
-/// Serves the webhooks with somebody's rights, for as long as the process lives. Their certificate is
-/// kept in `namespace`.
+/// Serves the webhooks as the user of a kubeconfig until the process exits. Their certificate is stored
+/// in `namespace`.
 ///
-/// The first test that needs them starts them and may end before the others, so they have a thread
-/// and a runtime of their own.
+/// They run in their own thread and runtime, because the test that starts them may end before others
+/// that use them.
 pub async fn serve_webhooks(
     kubeconfig: PathBuf,
     namespace: &str,
     periods: Periods,
 ) -> Result<Webhook> {
     let namespace = namespace.to_owned();
-    let (told, tell) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || -> Result<()> {
         tokio::runtime::Runtime::new()?.block_on(async {
             let config = Kubeconfig::read_from(kubeconfig)?;
             let config = Config::from_custom_kubeconfig(config, &Default::default()).await?;
-            let knowledge = Knowledge::new(plugins().into(), &distributions::builtin(), false);
+            let catalog = Catalog::new(plugins().into(), &distributions::builtin(), false);
             let server = llsd_webhook::start(llsd_webhook::Settings {
                 client: Client::try_from(config)?,
                 images: Arc::new(NoRegistry),
                 objects: Arc::new(NoObjects),
-                knowledge: watch::channel(Arc::new(knowledge)).1,
+                catalog: watch::channel(Arc::new(catalog)).1,
                 listen: ([127, 0, 0, 1], 0).into(),
-                reached: Reached::Directly,
+                exposure: Exposure::Direct,
                 namespace,
                 secret: llsd_webhook::SECRET_NAME.to_owned(),
                 periods,
             })
             .await?;
-            let _ = told.send(server.webhook().clone());
+            let _ = sender.send(server.webhook().clone());
             server.run(std::future::pending()).await?;
             Ok(())
         })
     });
-    tell.await.context("the webhooks did not start")
+    receiver.await.context("failed to start the webhooks")
 }
 
 /// A registry that is down.
 struct NoRegistry;
 
-impl Images for NoRegistry {
-    fn base<'a>(
+impl ImageReader for NoRegistry {
+    fn base_config<'a>(
         &'a self,
         image: &'a str,
         _: &'a Checked,
         _: &'a str,
-    ) -> BoxFuture<'a, std::result::Result<ImageBase, String>> {
-        let reason = format!("the registry of {image} does not answer");
+    ) -> BoxFuture<'a, std::result::Result<ImageBaseConfig, String>> {
+        let reason = format!("the registry of {image} does not respond");
         std::future::ready(Err(reason)).boxed()
     }
 }
@@ -72,8 +72,8 @@ impl Images for NoRegistry {
 /// A cluster without Secrets and ConfigMaps.
 struct NoObjects;
 
-impl Objects for NoObjects {
-    fn has(&self, _: Kind, _: &str, _: &str) -> Option<bool> {
+impl ObjectIndex for NoObjects {
+    fn exists(&self, _: Kind, _: &str, _: &str) -> Option<bool> {
         Some(false)
     }
 }

@@ -1,38 +1,38 @@
-//! Base configurations from the labels of images, on a real control plane with a real registry.
+//! Base configurations from image labels, on a real control plane with a real registry.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, STARTER, Shelf, condition, config_map, on_image};
+use llsd_e2e::{Operator, STARTER, TestRegistry, condition, config_map, has_condition, on_image};
 use llsd_testbed::Access;
 use serde_json::json;
 
 const SCHEMA: &str = "llama-stack/0.7";
 const PASSWORD: &str = "s3cret-canary";
 
-fn is_refused(cr: &Distribution) -> bool {
-    condition(cr, "ConfigGenerated").is_some_and(|(status, ..)| status == "False")
+fn is_rejected(cr: &Distribution) -> bool {
+    has_condition(cr, "ConfigGenerated", "False")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_resources_on_one_private_image_read_it_once() {
-    let shelf = Shelf::start(Access::Basic {
+async fn many_resources_with_one_private_image_pull_it_once() {
+    let registry = TestRegistry::start(Access::Basic {
         user: "puller".to_owned(),
         password: PASSWORD.to_owned(),
     })
     .await;
-    let image = shelf
+    let image = registry
         .push_labelled("acme/stack", "1", STARTER, SCHEMA, None)
         .await;
-    let operator = Operator::start_reaching("private", shelf.settings()).await;
+    let operator = Operator::start_with_registry("private", registry.settings()).await;
 
-    // Without the credential the image cannot be read, and nobody is asked with another.
+    // Without the pull secret the image cannot be read.
     operator.create(&on_image("first", &image)).await;
-    let cr = operator.wait_for("first", "refused", is_refused).await;
+    let cr = operator.wait_for("first", "rejected", is_rejected).await;
     let (_, reason, message) = condition(&cr, "ConfigGenerated").unwrap();
     assert_eq!(reason, "AuthFailed", "{message}");
     assert!(message.contains("pull secret"), "{message}");
@@ -46,7 +46,7 @@ async fn many_resources_on_one_private_image_read_it_once() {
         data: Some(
             [(
                 ".dockerconfigjson".to_owned(),
-                ByteString(shelf.docker_config()),
+                ByteString(registry.docker_config()),
             )]
             .into(),
         ),
@@ -58,7 +58,7 @@ async fn many_resources_on_one_private_image_read_it_once() {
         .await
         .unwrap();
     let overrides = json!({ "overrides": { "imagePullSecrets": [{ "name": "pull" }] } });
-    let before = shelf.registry.requests().await.unwrap().len();
+    let before = registry.server.requests().await.unwrap().len();
     operator
         .edit("first", json!({ "spec": { "workload": overrides } }))
         .await;
@@ -73,17 +73,17 @@ async fn many_resources_on_one_private_image_read_it_once() {
             .wait_until_ready(&format!("another-{number}"))
             .await;
     }
-    let requests = shelf.registry.requests().await.unwrap();
-    let asked = requests[before..]
+    let requests = registry.server.requests().await.unwrap();
+    let pulled = requests[before..]
         .iter()
-        // Before it is let in, a client asks how.
+        // A client first sends a request without credentials, which gets status 401.
         .filter(|one| one.status == 200 && one.user_agent.starts_with("llsd"))
         .map(|one| {
             let kind = one.uri.split('/').rev().nth(1).unwrap_or_default();
             format!("{} {kind}", one.method)
         });
     assert_eq!(
-        asked.collect::<Vec<_>>(),
+        pulled.collect::<Vec<_>>(),
         ["HEAD manifests", "GET manifests", "GET blobs"],
         "21 resources, one image: {requests:?}"
     );
@@ -109,15 +109,15 @@ async fn many_resources_on_one_private_image_read_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_without_labels_gets_the_words_of_the_specification() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let labelled = shelf
+async fn an_image_without_labels_is_rejected_with_the_message_of_the_specification() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let labelled = registry
         .push_labelled("acme/stack", "1", STARTER, SCHEMA, None)
         .await;
-    let bare = shelf.reference("acme/stack:bare");
-    let operator = Operator::start_reaching("bare", shelf.settings()).await;
+    let bare = registry.reference("acme/stack:bare");
+    let operator = Operator::start_with_registry("bare", registry.settings()).await;
     operator.create(&on_image("stack", &bare)).await;
-    let cr = operator.wait_for("stack", "refused", is_refused).await;
+    let cr = operator.wait_for("stack", "rejected", is_rejected).await;
     let (_, reason, message) = condition(&cr, "ConfigGenerated").unwrap();
     assert_eq!(reason, "MissingConfigLabels");
     assert_eq!(
@@ -142,35 +142,35 @@ async fn an_image_without_labels_gets_the_words_of_the_specification() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_is_down_stops_a_change_and_changes_nothing() {
-    let mut shelf = Shelf::start(Access::Anyone).await;
-    let first = shelf
+async fn an_unreachable_registry_blocks_a_change_and_running_servers_are_unchanged() {
+    let mut registry = TestRegistry::start(Access::Anyone).await;
+    let first = registry
         .push_labelled("acme/stack", "1", STARTER, SCHEMA, None)
         .await;
     let changed = STARTER.replace("version: 2", "version: 2\n# another release");
-    let second = shelf
+    let second = registry
         .push_labelled("acme/stack", "2", &changed, SCHEMA, None)
         .await;
-    let operator = Operator::start_reaching("down", shelf.settings()).await;
+    let operator = Operator::start_with_registry("down", registry.settings()).await;
     operator.create(&on_image("stack", &first)).await;
     let before = operator.wait_until_ready("stack").await;
 
-    shelf.registry.stop();
+    registry.server.stop();
     let image = json!({ "spec": { "distribution": { "image": second } } });
     operator.edit("stack", image).await;
-    let stopped = operator.wait_for("stack", "refused", is_refused).await;
-    let (_, reason, message) = condition(&stopped, "ConfigGenerated").unwrap();
+    let blocked = operator.wait_for("stack", "rejected", is_rejected).await;
+    let (_, reason, message) = condition(&blocked, "ConfigGenerated").unwrap();
     assert_eq!(reason, "RegistryUnreachable", "{message}");
-    assert_eq!(condition(&stopped, "Available").unwrap().0, "True");
-    assert_eq!(config_map(&stopped), config_map(&before));
+    assert_eq!(condition(&blocked, "Available").unwrap().0, "True");
+    assert_eq!(config_map(&blocked), config_map(&before));
     let deployment = operator.api::<Deployment>().get("stack").await.unwrap();
     assert_eq!(deployment.metadata.generation, Some(1));
 
-    shelf.registry.restart().await.unwrap();
-    let is_healed = |cr: &Distribution| {
+    registry.server.restart().await.unwrap();
+    let is_updated = |cr: &Distribution| {
         let resolved = cr.status.clone().unwrap().resolved_distribution.unwrap();
         resolved.image.as_deref() == Some(&*second)
     };
-    operator.wait_for("stack", "healed", is_healed).await;
+    operator.wait_for("stack", "updated", is_updated).await;
     operator.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A cluster with our operator, for one test alone: what is installed concerns all of a cluster.
+//! A cluster with our operator, for one test alone, because an installation affects a whole cluster.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::program;
 
 const RESOURCES: &str = "llamastackdistributions.v1alpha2.llamastack.io";
 
-/// How long an operator may take to install itself.
+/// The time within which `llsd operator --dev` must install its CRDs.
 const DEADLINE: Duration = Duration::from_secs(100);
 
-/// A control plane and an operator, which end when dropped.
+/// A control plane and an operator, which are stopped when dropped.
 pub struct Cluster {
     testbed: Testbed,
     kubeconfig: PathBuf,
@@ -27,14 +27,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts both and waits until resources can be applied. The operator may read from `registry`,
-    /// which is on this machine.
+    /// Starts both and waits until resources can be applied. The operator may pull from `registry`,
+    /// although it listens on loopback.
     pub async fn start(registry: &Registry) -> Result<Self> {
-        Self::around(Testbed::start(Release::Newest).await?, registry.host()).await
+        Self::start_on(Testbed::start(Release::Newest).await?, registry.host()).await
     }
 
-    /// Starts an operator on a control plane that has a past.
-    pub async fn around(testbed: Testbed, registry: &str) -> Result<Self> {
+    /// Starts an operator on a control plane that may hold objects already.
+    pub async fn start_on(testbed: Testbed, registry: &str) -> Result<Self> {
         let kubeconfig = testbed.kubeconfig("admin")?;
         let log = testbed.state().folder.join("operator.log");
         let operator = Command::new(program("LLSD_BIN")?)
@@ -52,7 +52,7 @@ impl Cluster {
             log,
             operator,
         };
-        // The API server takes notice of a new definition in its own time.
+        // The API server serves a new CRD after a moment.
         let list = ["get", RESOURCES, "--all-namespaces"];
         until("resources are served", DEADLINE, || cluster.run(&list)).await?;
         Ok(cluster)
@@ -63,12 +63,12 @@ impl Cluster {
         &self.testbed
     }
 
-    /// The kubeconfig of whoever may do everything.
+    /// The kubeconfig file of the administrator.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// kubectl as that user, with `bin` first on its PATH.
+    /// kubectl as the administrator, with `bin` first on its PATH.
     pub fn kubectl_with(&self, bin: &Path) -> Result<Invocation> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
@@ -76,7 +76,7 @@ impl Cluster {
         Ok(kubectl.env("PATH", std::env::join_paths(folders)?))
     }
 
-    /// Ends the operator as a lost node would.
+    /// Kills the operator.
     pub async fn stop_operator(&mut self) -> Result<()> {
         Ok(self.operator.kill().await?)
     }
@@ -91,12 +91,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// What kubectl prints, which must succeed.
+    /// Runs kubectl, which must succeed, and returns its standard output.
     pub async fn run(&self, arguments: &[&str]) -> Result<String> {
         let finished = self.testbed.kubectl("admin")?.args(arguments).run().await?;
         finished.success().with_context(|| {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            format!("the operator's log is\n{log}")
+            format!("log of the operator:\n{log}")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A reader of the guides, who types what they say.
+//! Runs the commands of the guides as a reader would.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use crate::{Block, checkout, program};
 /// The longest guide compiles a plugin twice.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// A machine as a reader has it: our programs on PATH, an empty folder, a registry, and a cluster when
-/// the guide is about one.
-pub struct Reader {
+/// The environment of a reader: our programs on PATH, an empty folder, a registry, and optionally a
+/// cluster.
+pub struct GuideRunner {
     home: TempDir,
     registry: Registry,
     kubeconfig: Option<PathBuf>,
 }
 
-impl Reader {
-    /// Without a cluster.
+impl GuideRunner {
+    /// Creates the environment without a cluster.
     pub async fn new() -> Result<Self> {
         let home = tempfile::tempdir()?;
         let bin = home.path().join("bin");
@@ -48,17 +48,17 @@ impl Reader {
         for name in ["samples", "deploy"] {
             symlink(checkout().join(name), work.join(name))?;
         }
-        let reader = Self {
+        let runner = Self {
             home,
             registry: Registry::start(&RegistryOptions::default()).await?,
             kubeconfig: None,
         };
-        reader.bring_own_things().await?;
-        Ok(reader)
+        runner.create_prerequisites().await?;
+        Ok(runner)
     }
 
-    /// What the guides take for granted: the server's file, an image that holds it, a resource.
-    async fn bring_own_things(&self) -> Result<()> {
+    /// Creates the files that the guides assume: a server configuration, an image with it, a resource.
+    async fn create_prerequisites(&self) -> Result<()> {
         let base = checkout().join("host/render/distributions/starter.yaml");
         let base = base.display();
         self.run(&format!(
@@ -71,19 +71,19 @@ impl Reader {
         .await
     }
 
-    /// The same reader at a cluster.
-    pub fn at(mut self, kubeconfig: &Path) -> Self {
+    /// Uses a cluster.
+    pub fn with_cluster(mut self, kubeconfig: &Path) -> Self {
         self.kubeconfig = Some(kubeconfig.to_owned());
         self
     }
 
-    /// Where the reader may push to.
+    /// The registry to which the commands may push.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Types the commands into one shell, and stops at the first that fails.
-    pub async fn type_in(&self, page: &Path, blocks: &[Block]) -> Result<()> {
+    /// Runs the commands of several blocks in one shell, and stops at the first that fails.
+    pub async fn run_blocks(&self, page: &Path, blocks: &[Block]) -> Result<()> {
         let mut script = String::new();
         for block in blocks {
             for command in &block.commands {
@@ -97,7 +97,7 @@ impl Reader {
         self.run(&script).await
     }
 
-    /// Runs a script as the reader would.
+    /// Runs a shell script in the environment.
     async fn run(&self, script: &str) -> Result<()> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = [self.home.path().join("bin")]
@@ -111,9 +111,9 @@ impl Reader {
             .env("LLSD", checkout())
             .env("REGISTRY", format!("{}/acme", self.registry.host()))
             .env("LLSD_PLAIN_HTTP", self.registry.host())
-            // What it learns about a cluster must not outlive it.
+            // A shared discovery cache would describe another cluster on the same port.
             .env("KUBECACHEDIR", self.home.path().join("kubectl-cache"))
-            // A reader's own crates are built in folders of their own.
+            // The crates that a reader creates have their own target folders.
             .env_remove("CARGO_TARGET_DIR")
             .stdin(Stdio::null())
             .kill_on_drop(true);
@@ -122,7 +122,7 @@ impl Reader {
         }
         let output = tokio::time::timeout(DEADLINE, shell.output())
             .await
-            .context("the commands take too long")??;
+            .with_context(|| format!("the commands did not finish within {DEADLINE:?}"))??;
         ensure!(
             output.status.success(),
             "{}\n{}\n{}",

@@ -1,9 +1,9 @@
-//! The commands that our guides tell people to type.
+//! Reads the commands of the guides.
 //!
-//! A block of commands is fenced as `console`; a line that begins with `$ ` is a command, one that begins
-//! with `> ` or follows a backslash goes on with it, and every other line is what it prints. A second word
-//! says where it can run: `cluster` needs one with an operator, `install` one without, `by-hand` marks what a
-//! test cannot run.
+//! A block of commands is fenced as `console`. A line that starts with `$ ` is a command. A line that
+//! starts with `> ` or follows a backslash continues it. Every other line is output. A second word after
+//! `console` names the environment: `cluster` needs a cluster with an operator, `install` one without, and
+//! `by-hand` marks commands that no test can run.
 
 use std::path::{Path, PathBuf};
 
@@ -11,31 +11,31 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::checkout;
 
-/// Where the commands of a block can run.
+/// What the commands of a block need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// On any machine with our programs.
+pub enum Environment {
+    /// Only our programs.
     Anywhere,
-    /// Against a cluster with an operator.
+    /// A cluster with an operator.
     Cluster,
-    /// Against a cluster with nothing installed.
+    /// A cluster without an operator.
     Install,
-    /// Nowhere that a test can reach.
+    /// Something that tests do not have.
     ByHand,
 }
 
 /// A fenced block of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// Line of its fence, from 1.
+    /// The line number of its fence, from 1.
     pub line: usize,
-    /// Where it can run.
-    pub place: Place,
+    /// What its commands need.
+    pub environment: Environment,
     /// Its commands, ready for a shell.
     pub commands: Vec<String>,
 }
 
-/// Pages with commands, below the checkout, in the order in which they are read.
+/// The Markdown pages of the checkout and its `docs` folder, sorted.
 pub fn pages() -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for folder in [checkout(), checkout().join("docs")] {
@@ -50,15 +50,15 @@ pub fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// The blocks of a page that can run in a place.
-pub fn blocks_of(page: &Path, is_wanted: impl Fn(Place) -> bool) -> Result<Vec<Block>> {
+/// The blocks of a page for some environments.
+pub fn blocks_of(page: &Path, is_wanted: impl Fn(Environment) -> bool) -> Result<Vec<Block>> {
     let text = std::fs::read_to_string(page)?;
     let mut blocks = blocks(&text).with_context(|| page.display().to_string())?;
-    blocks.retain(|block| is_wanted(block.place));
+    blocks.retain(|block| is_wanted(block.environment));
     Ok(blocks)
 }
 
-/// Every block of commands of a Markdown page, in order.
+/// Every block of commands of a page, in order.
 fn blocks(markdown: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let mut lines = markdown.lines().enumerate();
@@ -72,14 +72,14 @@ fn blocks(markdown: &str) -> Result<Vec<Block>> {
             .take_while(|line| !line.starts_with("```"))
             .collect();
         let number = index + 1;
-        let place = match info.split_whitespace().collect::<Vec<_>>()[..] {
-            ["console"] => Place::Anywhere,
-            ["console", "cluster"] => Place::Cluster,
-            ["console", "install"] => Place::Install,
-            ["console", "by-hand"] => Place::ByHand,
+        let environment = match info.split_whitespace().collect::<Vec<_>>()[..] {
+            ["console"] => Environment::Anywhere,
+            ["console", "cluster"] => Environment::Cluster,
+            ["console", "install"] => Environment::Install,
+            ["console", "by-hand"] => Environment::ByHand,
             ["console", ..] | ["sh" | "bash" | "shell", ..] => {
                 bail!(
-                    "line {number}: write `console`, or `console` and one of `cluster`, `install`, `by-hand`"
+                    "line {number}: the fence of a block of commands must be `console`, alone or followed by `cluster`, `install` or `by-hand`"
                 )
             }
             _ => continue,
@@ -87,11 +87,11 @@ fn blocks(markdown: &str) -> Result<Vec<Block>> {
         let commands = commands(&body).with_context(|| format!("line {number}"))?;
         ensure!(
             !commands.is_empty(),
-            "line {number}: no line begins with `$ `"
+            "line {number}: the block has no command; start each command with `$ `"
         );
         blocks.push(Block {
             line: number,
-            place,
+            environment,
             commands,
         });
     }
@@ -100,11 +100,13 @@ fn blocks(markdown: &str) -> Result<Vec<Block>> {
 
 fn commands(body: &[&str]) -> Result<Vec<String>> {
     let mut commands = Vec::<String>::new();
-    let mut is_open = false;
+    let mut continues = false;
     for line in body {
-        let next = line.strip_prefix("> ").or(is_open.then_some(*line));
+        let next = line.strip_prefix("> ").or(continues.then_some(*line));
         if let Some(next) = next {
-            let command = commands.last_mut().context("nothing to go on with")?;
+            let command = commands
+                .last_mut()
+                .context("a continuation line has no command before it")?;
             command.push('\n');
             command.push_str(next);
         } else if let Some(command) = line.strip_prefix("$ ") {
@@ -112,9 +114,9 @@ fn commands(body: &[&str]) -> Result<Vec<String>> {
         } else {
             continue;
         }
-        is_open = line.ends_with('\\');
+        continues = line.ends_with('\\');
     }
-    ensure!(!is_open, "the last command ends with a backslash");
+    ensure!(!continues, "the last command must not end with a backslash");
     Ok(commands)
 }
 
@@ -123,18 +125,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_from_what_they_print() {
+    fn commands_are_separated_from_their_output() {
         let page = "text\n```console cluster\n$ one \\\n    more\nprinted\n$ two <<E\n> in\n> E\n```\n\n```yaml\n$ no\n```\n";
         let block = Block {
             line: 2,
-            place: Place::Cluster,
+            environment: Environment::Cluster,
             commands: vec!["one \\\n    more".to_owned(), "two <<E\nin\nE".to_owned()],
         };
         assert_eq!(blocks(page).unwrap(), [block]);
     }
 
     #[test]
-    fn a_block_that_no_test_would_look_at_is_refused() {
+    fn a_block_that_no_test_would_run_is_rejected() {
         for page in [
             "```sh\nls\n```\n",
             "```console later\n$ ls\n```\n",

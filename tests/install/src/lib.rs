@@ -1,20 +1,20 @@
-//! What the tests of the installation share: where the checkout is, and what renders manifests.
+//! Support code of the installation tests: the checkout, rendered manifests, clusters and guides.
 
 mod cluster;
+mod guide_runner;
 mod guides;
 mod manifests;
-mod reader;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 pub use cluster::Cluster;
-pub use guides::{Block, Place, blocks_of, pages};
+pub use guide_runner::GuideRunner;
+pub use guides::{Block, Environment, blocks_of, pages};
 pub use manifests::{Objects, chart, chart_in, chart_test, kustomization, parse};
-pub use reader::Reader;
 
-/// The checkout.
+/// The root folder of the checkout.
 pub fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -22,7 +22,7 @@ pub fn checkout() -> PathBuf {
         .collect()
 }
 
-/// A program that `cargo xtask test` names in a variable.
+/// The path of a program, from a variable that `cargo xtask test` sets.
 pub fn program(variable: &str) -> Result<PathBuf> {
     let value = std::env::var_os(variable);
     value.map(PathBuf::from).with_context(|| {
@@ -32,7 +32,7 @@ pub fn program(variable: &str) -> Result<PathBuf> {
     })
 }
 
-/// Every Rust source below a folder, one after the other.
+/// The text of every Rust source file below a folder.
 pub fn sources(folder: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

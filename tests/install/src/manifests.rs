@@ -1,4 +1,4 @@
-//! Renders the manifests with the programs that users have: kustomize as kubectl carries it, and helm.
+//! Renders the manifests with `kubectl kustomize` and `helm template`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::checkout;
 /// Kubernetes objects by `kind namespace/name`.
 pub type Objects = BTreeMap<String, Value>;
 
-/// What `kubectl kustomize` makes of a folder below `deploy/kustomize`, or of any when absolute.
+/// Renders a folder below `deploy/kustomize`, or any folder if the path is absolute.
 pub async fn kustomization(folder: &str) -> Result<Objects> {
     let folder = checkout().join("deploy/kustomize").join(folder);
     let rendered = Invocation::new(&tool(Tool::Kubectl)?)
@@ -22,12 +22,12 @@ pub async fn kustomization(folder: &str) -> Result<Objects> {
     parse(&rendered.run().await?.success()?)
 }
 
-/// What `helm template` makes of the chart, installed as our manifests are.
+/// Renders the chart in the namespace that our manifests use.
 pub async fn chart(values: &[&str]) -> Result<Objects> {
     chart_in("llsd-system", values).await
 }
 
-/// What `helm template` makes of the chart in a namespace.
+/// Renders the chart in a namespace.
 pub async fn chart_in(namespace: &str, values: &[&str]) -> Result<Objects> {
     let mut template = template(namespace)?.arg("--skip-tests");
     for value in values {
@@ -36,7 +36,7 @@ pub async fn chart_in(namespace: &str, values: &[&str]) -> Result<Objects> {
     parse(&template.run().await?.success()?)
 }
 
-/// What `helm test` runs.
+/// Renders the objects that `helm test` creates.
 pub async fn chart_test(namespace: &str) -> Result<Objects> {
     let template = template(namespace)?.args(["--show-only", "templates/tests/doctor.yaml"]);
     parse(&template.run().await?.success()?)
@@ -49,7 +49,7 @@ fn template(namespace: &str) -> Result<Invocation> {
         .namespace(namespace))
 }
 
-/// The objects of a stream of YAML documents.
+/// Parses a stream of YAML documents.
 pub fn parse(yaml: &str) -> Result<Objects> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(yaml).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -58,12 +58,12 @@ pub fn parse(yaml: &str) -> Result<Objects> {
         let metadata = &document["metadata"];
         let key = format!(
             "{} {}/{}",
-            document["kind"].as_str().context("an object has a kind")?,
+            document["kind"].as_str().context("an object has no kind")?,
             metadata["namespace"].as_str().unwrap_or_default(),
-            metadata["name"].as_str().context("an object has a name")?,
+            metadata["name"].as_str().context("an object has no name")?,
         );
-        let twice = objects.insert(key.clone(), document).is_some();
-        ensure!(!twice, "there are two of {key}");
+        let is_duplicate = objects.insert(key.clone(), document).is_some();
+        ensure!(!is_duplicate, "duplicate object: {key}");
     }
     Ok(objects)
 }

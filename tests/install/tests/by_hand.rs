@@ -1,15 +1,16 @@
-//! What the guides say to type and no test types: why not, and that cargo, our tasks and our tests know it.
+//! The `by-hand` blocks of the guides, which no test runs: each has a reason, and names only packages, tasks
+//! and tests that exist.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use llsd_install::{Place, blocks_of, checkout, pages, program, sources};
+use llsd_install::{Environment, blocks_of, checkout, pages, program, sources};
 use serde_json::Value;
 
-/// Blocks that are not typed, by page and first command, and why.
+/// The blocks by page and start of their first command, and the reason why no test runs them.
 const BY_HAND: [(&str, &str, &str); 10] = [
     ("README.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo xtask demo", DEMO),
@@ -22,42 +23,43 @@ const BY_HAND: [(&str, &str, &str); 10] = [
     (
         "CONTRIBUTING.md",
         "LLSD_GOLDEN=rewrite",
-        "it changes the checkout",
+        "changes the checkout",
     ),
     (
         "plugins.md",
         "rustup target add",
-        "it fetches, and then builds in the checkout",
+        "downloads a target, and builds in the checkout",
     ),
 ];
 const DEMO: &str =
-    "it ends in the tests themselves; the demo is typed below, and `up` by the testbed's own tests";
-const TESTS: &str = "the tests themselves, which typed so would be built once more with the features of one package";
+    "runs the whole test suite; a test below runs the demo, and the testbed's tests run `up`";
+const TESTS: &str =
+    "runs the tests themselves, which would be built again with the features of one package";
 
 #[test]
-fn only_what_cannot_be_typed_is_left_to_be_typed_by_hand() {
-    let mut left: BTreeSet<_> = BY_HAND
+fn every_by_hand_block_has_a_reason() {
+    let mut remaining: BTreeSet<_> = BY_HAND
         .iter()
         .map(|(page, start, _)| (*page, *start))
         .collect();
     for (page, block) in by_hand() {
         let name = page.file_name().unwrap().to_str().unwrap();
-        let entry = left
+        let entry = remaining
             .iter()
             .find(|(page, start)| *page == name && block[0].starts_with(start));
         let entry = *entry.unwrap_or_else(|| {
             panic!(
-                "{name}: {}: have it typed by a test, or say here why not",
+                "{name}: {}: no test runs this block; remove `by-hand`, or add a reason to BY_HAND",
                 block[0]
             )
         });
-        left.remove(&entry);
+        remaining.remove(&entry);
     }
-    assert_eq!(left, BTreeSet::new(), "no guide has these");
+    assert_eq!(remaining, BTreeSet::new(), "no guide has these blocks");
 }
 
 #[test]
-fn the_demo_shows_what_a_resource_becomes() {
+fn the_demo_shows_the_generated_configuration() {
     let demo = run(Command::new(program("LLSD_XTASK").unwrap()).args(["demo", "--built"]));
     let shown = String::from_utf8(demo.stdout).unwrap();
     assert!(
@@ -67,34 +69,34 @@ fn the_demo_shows_what_a_resource_becomes() {
 }
 
 #[test]
-fn what_is_to_be_typed_by_hand_is_known_to_cargo_and_names_tasks_and_tests_that_exist() {
+fn every_by_hand_command_names_existing_packages_tasks_and_tests() {
     let workspace = Workspace::read();
     for (page, block) in by_hand() {
         for command in block {
             for part in parts(&command) {
-                let known = workspace.knows(&part);
-                assert_eq!(known, Ok(()), "{}: {command}", page.display());
+                let result = workspace.check(&part);
+                assert_eq!(result, Ok(()), "{}: {command}", page.display());
             }
         }
     }
 }
 
 #[test]
-fn every_task_that_a_guide_speaks_of_exists() {
+fn every_xtask_command_in_the_guides_exists() {
     for page in pages().unwrap() {
         let text = std::fs::read_to_string(&page).unwrap();
-        for spoken in text.split("`cargo xtask ").skip(1) {
-            let task = spoken.split_once('`').unwrap().0;
+        for mention in text.split("`cargo xtask ").skip(1) {
+            let task = mention.split_once('`').unwrap().0;
             let words: Vec<&str> = task.split_whitespace().collect();
             assert_eq!(is_task(&words), Ok(()), "{}", page.display());
         }
     }
 }
 
-/// Every block that is left to people, with its page.
+/// The commands of every `by-hand` block, with its page.
 fn by_hand() -> Vec<(PathBuf, Vec<String>)> {
     let of_page = |page: PathBuf| {
-        let blocks = blocks_of(&page, |place| place == Place::ByHand).unwrap();
+        let blocks = blocks_of(&page, |environment| environment == Environment::ByHand).unwrap();
         blocks
             .into_iter()
             .map(move |block| (page.clone(), block.commands))
@@ -102,7 +104,7 @@ fn by_hand() -> Vec<(PathBuf, Vec<String>)> {
     pages().unwrap().into_iter().flat_map(of_page).collect()
 }
 
-/// The single commands of a line, in words, without comments, quotes and variables set for one command.
+/// Splits a line into commands and words, without comments, quotes and leading variable assignments.
 fn parts(line: &str) -> Vec<Vec<&str>> {
     let line = line.split_once(" #").map_or(line, |(command, _)| command);
     line.split("&&")
@@ -116,7 +118,7 @@ fn parts(line: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// What cargo knows of the checkout.
+/// The packages of the workspace.
 struct Workspace {
     packages: Vec<Value>,
 }
@@ -132,8 +134,8 @@ impl Workspace {
         }
     }
 
-    /// Whether a command would do something here, and otherwise why not.
-    fn knows(&self, words: &[&str]) -> Result<(), String> {
+    /// Checks that a command refers only to things that exist.
+    fn check(&self, words: &[&str]) -> Result<(), String> {
         match words {
             ["cargo", "xtask", task @ ..] | ["eval", "cargo", "xtask", task @ ..] => is_task(task),
             ["cargo", "test", arguments @ ..] => self.has_test(arguments),
@@ -150,23 +152,26 @@ impl Workspace {
                 pinned
                     .contains(target)
                     .then_some(())
-                    .ok_or_else(|| format!("{target} is not pinned"))
+                    .ok_or_else(|| format!("{target:?} is not in rust-toolchain.toml"))
             }
             ["git", "diff", path] => {
                 let exists = checkout().join(path).exists();
                 exists
                     .then_some(())
-                    .ok_or_else(|| format!("there is no {path}"))
+                    .ok_or_else(|| format!("{path:?} not found in the checkout"))
             }
             ["export" | "cd", ..] => Ok(()),
-            _ => Err(format!("{words:?}: no check knows it")),
+            _ => Err(format!(
+                "{words:?}: unknown command; extend Workspace::check"
+            )),
         }
     }
 
-    /// Whether the package and target that the arguments choose have a test, or a module of tests, of
-    /// that name.
+    /// Checks that the selected package and target have a test, or a module of tests, of that name.
     fn has_test(&self, arguments: &[&str]) -> Result<(), String> {
-        let package = self.package(arguments)?.ok_or("no package is named")?;
+        let package = self
+            .package(arguments)?
+            .ok_or("the command names no package")?;
         let (kind, name) = match option(arguments, &["--test"]) {
             Some(name) => ("test", name.to_owned()),
             None => ("lib", package["name"].as_str().unwrap().replace('-', "_")),
@@ -177,14 +182,14 @@ impl Workspace {
             Some("main.rs" | "lib.rs") => sources(root.parent().unwrap()),
             _ => std::fs::read_to_string(root).unwrap(),
         };
-        let filter = free(arguments).unwrap_or_default();
+        let filter = positional(arguments).unwrap_or_default();
         let test = filter.rsplit("::").next().unwrap_or_default();
-        let is_there = ["fn ", "mod ", "    ", "\""]
+        let exists = ["fn ", "mod ", "    ", "\""]
             .iter()
             .any(|before| code.contains(&format!("{before}{test}")));
-        is_there
+        exists
             .then_some(())
-            .ok_or_else(|| format!("no test is called {filter:?}"))
+            .ok_or_else(|| format!("test {filter:?} not found"))
     }
 
     /// The package that the arguments name.
@@ -193,12 +198,12 @@ impl Workspace {
             return Ok(None);
         };
         let found = self.packages.iter().find(|one| one["name"] == name);
-        let found = found.ok_or_else(|| format!("no package is called {name:?}"))?;
+        let found = found.ok_or_else(|| format!("package {name:?} not found"))?;
         Ok(Some(found))
     }
 }
 
-/// A target of some packages.
+/// Finds a target in some packages.
 fn find_target<'a>(
     packages: impl IntoIterator<Item = &'a Value>,
     kind: &str,
@@ -208,11 +213,10 @@ fn find_target<'a>(
         .into_iter()
         .flat_map(|package| package["targets"].as_array().unwrap())
         .find(|target| target["kind"][0] == kind && target["name"] == name)
-        .ok_or_else(|| format!("no {kind} is called {name:?}"))
+        .ok_or_else(|| format!("{kind} {name:?} not found"))
 }
 
-/// Whether the tasks' own command line has the task that these words begin with, and its help the options
-/// that follow.
+/// Checks that `cargo xtask` has the task, and that its help lists the options.
 fn is_task(words: &[&str]) -> Result<(), String> {
     let options = words.iter().position(|word| word.starts_with('-'));
     let (task, options) = words.split_at(options.unwrap_or(words.len()));
@@ -224,7 +228,9 @@ fn is_task(words: &[&str]) -> Result<(), String> {
     let help = String::from_utf8(output.stdout).unwrap();
     let mut options = options.iter().filter(|word| word.starts_with('-'));
     let unknown = options.find(|option| !help.contains(**option));
-    unknown.map_or(Ok(()), |option| Err(format!("{task:?} has no {option}")))
+    unknown.map_or(Ok(()), |option| {
+        Err(format!("{task:?} has no option {option}"))
+    })
 }
 
 /// The value of an option.
@@ -240,7 +246,7 @@ fn values<'a>(arguments: &[&'a str], name: &str) -> impl Iterator<Item = &'a str
 }
 
 /// The first word that is neither an option nor the value of one.
-fn free<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+fn positional<'a>(arguments: &[&'a str]) -> Option<&'a str> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if !word.starts_with('-') {
@@ -253,7 +259,7 @@ fn free<'a>(arguments: &[&'a str]) -> Option<&'a str> {
 
 fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
     output
 }

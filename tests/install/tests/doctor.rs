@@ -1,7 +1,7 @@
-//! `llsd doctor`, which is also what `helm test` runs: with the rights of the chart's test, and on
-//! installations that do not work.
+//! `llsd doctor`, which `helm test` runs: with the permissions that the chart grants, and on broken
+//! installations.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,12 +19,12 @@ async fn doctor(kubeconfig: &Path) -> Finished {
     doctor.env("KUBECONFIG", kubeconfig).run().await.unwrap()
 }
 
-/// Makes what the chart makes for its test, and gives a user the rights of it.
-async fn admit(cluster: &Cluster) {
+/// Creates the objects of the chart's test, and grants its permissions to a user.
+async fn create_test_objects(cluster: &Cluster) {
     let objects = chart_test(NAMESPACE).await.unwrap().into_values();
-    let (pods, rights): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "Pod");
-    assert_eq!((pods.len(), rights.len()), (1, 3));
-    for mut object in rights.into_iter().chain(pods) {
+    let (pods, rbac): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "Pod");
+    assert_eq!((pods.len(), rbac.len()), (1, 3));
+    for mut object in rbac.into_iter().chain(pods) {
         if object["kind"] == "RoleBinding" {
             object["subjects"] = json!([{
                 "apiGroup": "rbac.authorization.k8s.io",
@@ -37,20 +37,22 @@ async fn admit(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_finds_an_installation_healthy_and_names_what_is_not() {
+async fn doctor_passes_on_a_healthy_installation_and_names_what_is_broken() {
     let registry = Registry::start(&RegistryOptions::default()).await.unwrap();
     let mut cluster = Cluster::start(&registry).await.unwrap();
     let kubeconfig = cluster.testbed().add_user(DOCTOR, None).unwrap();
 
-    let stranger = doctor(&kubeconfig).await;
-    assert_eq!(stranger.code, Some(2), "{}", stranger.stdout);
+    let unprivileged = doctor(&kubeconfig).await;
+    assert_eq!(unprivileged.code, Some(2), "{}", unprivileged.stdout);
     assert!(
-        stranger.stderr.contains("may not create resources here"),
+        unprivileged
+            .stderr
+            .contains("may not create resources here"),
         "{}",
-        stranger.stderr
+        unprivileged.stderr
     );
 
-    admit(&cluster).await;
+    create_test_objects(&cluster).await;
     let healthy = doctor(&kubeconfig).await;
     assert_eq!(
         healthy.code,
@@ -65,8 +67,8 @@ async fn the_doctor_finds_an_installation_healthy_and_names_what_is_not() {
         .run(&["delete", "validatingadmissionpolicybinding", "--all"])
         .await
         .unwrap();
-    // The API server goes on with what it knows of the policy for a moment.
-    let without_policy = until("the doctor misses the policy", DEADLINE, || async {
+    // The API server keeps enforcing a deleted policy for a moment.
+    let without_policy = until("doctor reports the missing policy", DEADLINE, || async {
         {
             let found = doctor(&kubeconfig).await;
             anyhow::ensure!(found.code == Some(1), "{}", found.stdout);
@@ -77,7 +79,7 @@ async fn the_doctor_finds_an_installation_healthy_and_names_what_is_not() {
     .unwrap();
     assert!(
         without_policy.contains("FAIL  the admission policy")
-            && without_policy.contains("ok    resources are accepted"),
+            && without_policy.contains("ok    v1alpha2 resources are accepted"),
         "{without_policy}"
     );
 
@@ -85,9 +87,9 @@ async fn the_doctor_finds_an_installation_healthy_and_names_what_is_not() {
     let without_operator = doctor(&kubeconfig).await;
     assert_eq!(without_operator.code, Some(1));
     for failed in [
-        "FAIL  resources of the older version",
+        "FAIL  v1alpha1 resources are converted",
         "FAIL  the webhook",
-        "see whether the pods of llsd-operator are ready",
+        "check that the pods of llsd-operator are ready",
     ] {
         assert!(
             without_operator.stdout.contains(failed),
@@ -102,5 +104,5 @@ async fn the_doctor_finds_an_installation_healthy_and_names_what_is_not() {
             .unwrap(),
     )
     .unwrap();
-    assert_eq!(stored["items"], json!([]), "the doctor stores nothing");
+    assert_eq!(stored["items"], json!([]), "doctor must not store anything");
 }

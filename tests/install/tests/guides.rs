@@ -1,38 +1,40 @@
-//! Every command of every guide, typed as it stands there. What is not typed is in `by_hand.rs`, with the reason.
+//! Runs every command of every guide. `by_hand.rs` lists the exceptions, with the reasons.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
-use llsd_install::{Block, Cluster, Place, Reader, blocks_of, pages};
+use llsd_install::{Block, Cluster, Environment, GuideRunner, blocks_of, pages};
 
-/// Blocks that need an operator, or none.
-fn is_ordinary(place: Place) -> bool {
-    matches!(place, Place::Anywhere | Place::Cluster)
+/// Whether the tests of this file run a block: `installation.rs` runs those of installations.
+fn is_selected(environment: Environment) -> bool {
+    matches!(environment, Environment::Anywhere | Environment::Cluster)
 }
 
-fn wants_cluster(blocks: &[Block]) -> bool {
-    blocks.iter().any(|block| block.place == Place::Cluster)
+fn needs_cluster(blocks: &[Block]) -> bool {
+    blocks
+        .iter()
+        .any(|block| block.environment == Environment::Cluster)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_commands_of_guides_about_clusters_work() {
-    let reader = Reader::new().await.unwrap();
-    let cluster = Cluster::start(reader.registry()).await.unwrap();
-    let reader = reader.at(cluster.kubeconfig());
+async fn the_commands_of_guides_with_a_cluster_work() {
+    let runner = GuideRunner::new().await.unwrap();
+    let cluster = Cluster::start(runner.registry()).await.unwrap();
+    let runner = runner.with_cluster(cluster.kubeconfig());
     for page in pages().unwrap() {
-        let blocks = blocks_of(&page, is_ordinary).unwrap();
-        if wants_cluster(&blocks) {
-            reader.type_in(&page, &blocks).await.unwrap();
+        let blocks = blocks_of(&page, is_selected).unwrap();
+        if needs_cluster(&blocks) {
+            runner.run_blocks(&page, &blocks).await.unwrap();
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_commands_of_all_other_guides_work() {
+async fn the_commands_of_guides_without_a_cluster_work() {
     for page in pages().unwrap() {
-        let blocks = blocks_of(&page, is_ordinary).unwrap();
-        if !blocks.is_empty() && !wants_cluster(&blocks) {
-            let reader = Reader::new().await.unwrap();
-            reader.type_in(&page, &blocks).await.unwrap();
+        let blocks = blocks_of(&page, is_selected).unwrap();
+        if !blocks.is_empty() && !needs_cluster(&blocks) {
+            let runner = GuideRunner::new().await.unwrap();
+            runner.run_blocks(&page, &blocks).await.unwrap();
         }
     }
 }

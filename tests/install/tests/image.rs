@@ -1,30 +1,30 @@
-//! What goes into the container, and that the binary can live in it.
+//! The content of the container image, and the environment in which the binary must run.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::process::Command;
 
 use llsd_install::{checkout, program};
 
-/// Runs `llsd` as in the pod: a root that cannot be written, no home, no environment.
-fn in_a_sealed_container(arguments: &str) -> std::process::Output {
+/// Runs `llsd` as in the pod: with a read-only root, no home directory and no environment.
+fn run_sandboxed(arguments: &str) -> std::process::Output {
     let script = format!("mount -o remount,bind,ro / && exec \"$0\" {arguments}");
-    let mut sealed = Command::new("unshare");
-    sealed
+    let mut command = Command::new("unshare");
+    command
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
         .arg(program("LLSD_BIN").unwrap())
         .current_dir(checkout());
     let path = std::env::var_os("PATH").unwrap_or_default();
-    sealed
+    command
         .env_clear()
         .env("PATH", path)
         .env("HOME", "/dev/null/home");
-    sealed.output().unwrap()
+    command.output().unwrap()
 }
 
 #[test]
-fn the_binary_works_with_a_read_only_root_and_without_a_home() {
-    let output = in_a_sealed_container("render -f samples/minimal.yaml");
+fn the_binary_runs_with_a_read_only_root_and_without_a_home_directory() {
+    let output = run_sandboxed("render -f samples/minimal.yaml");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {error}", output.status);
     let file = String::from_utf8_lossy(&output.stdout);
@@ -32,15 +32,18 @@ fn the_binary_works_with_a_read_only_root_and_without_a_home() {
 }
 
 #[test]
-fn the_operator_says_what_it_lacks_instead_of_dying_of_it() {
-    let output = in_a_sealed_container("operator");
+fn the_operator_reports_a_missing_kubeconfig_instead_of_crashing() {
+    let output = run_sandboxed("operator");
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("no cluster to talk to"), "{error}");
+    assert!(
+        error.contains("failed to load a cluster configuration"),
+        "{error}"
+    );
 }
 
 #[test]
-fn the_image_holds_three_files_and_runs_as_nobody() {
+fn the_image_holds_three_files_and_runs_as_an_unprivileged_user() {
     let text = std::fs::read_to_string(checkout().join("Dockerfile")).unwrap();
     let (_, last_stage) = text.rsplit_once("\nFROM ").unwrap();
     let mut lines = last_stage.lines();
@@ -71,7 +74,7 @@ fn the_image_holds_three_files_and_runs_as_nobody() {
 }
 
 #[test]
-fn the_toolchain_of_the_image_is_that_of_the_checkout() {
+fn the_image_is_built_with_the_toolchain_of_the_checkout() {
     let read = |file: &str| std::fs::read_to_string(checkout().join(file)).unwrap();
     let pinned = read("rust-toolchain.toml");
     let channel = pinned
@@ -83,7 +86,7 @@ fn the_toolchain_of_the_image_is_that_of_the_checkout() {
 }
 
 #[test]
-fn what_the_build_ignores_is_not_what_it_needs() {
+fn the_docker_ignore_file_excludes_nothing_that_the_build_needs() {
     let ignored = std::fs::read_to_string(checkout().join(".dockerignore")).unwrap();
     for line in ignored.lines().filter(|line| !line.starts_with('#')) {
         let is_source = ["host", "plugins", "guest-sdk", "wit", "Cargo"]

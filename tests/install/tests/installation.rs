@@ -1,27 +1,29 @@
-//! Installing: what the guides say, typed on control planes that know nothing of us.
+//! Runs the installation guides on empty control planes.
 //!
-//! No pod runs here, so the operator is a process, with the identity and the rights of the pods.
+//! No pod runs in the testbed, so the operator is a process with the identity of the pod's service account.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use llsd_install::{Block, Place, Reader, blocks_of, checkout, pages, program};
+use llsd_install::{Block, Environment, GuideRunner, blocks_of, checkout, pages, program};
 use llsd_testbed::{Release, Testbed};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 const HOME: &str = "llsd-system";
 
-/// What is installed with Helm cannot be installed over what kubectl made, nor the other way round.
+/// Helm cannot take over objects that kubectl created, nor the other way round, so the tests run them on
+/// separate control planes.
 fn uses_helm(block: &Block) -> bool {
     block.commands.iter().any(|one| one.starts_with("helm "))
 }
 
 fn installations(is_wanted: impl Fn(&Block) -> bool) -> Vec<(PathBuf, Vec<Block>)> {
     let of_page = |page: PathBuf| {
-        let mut blocks = blocks_of(&page, |place| place == Place::Install).unwrap();
+        let mut blocks =
+            blocks_of(&page, |environment| environment == Environment::Install).unwrap();
         blocks.retain(&is_wanted);
         (page, blocks)
     };
@@ -29,12 +31,12 @@ fn installations(is_wanted: impl Fn(&Block) -> bool) -> Vec<(PathBuf, Vec<Block>
     all.filter(|(_, blocks)| !blocks.is_empty()).collect()
 }
 
-async fn type_in(testbed: &Testbed, installations: &[(PathBuf, Vec<Block>)]) {
+async fn run_guides(testbed: &Testbed, installations: &[(PathBuf, Vec<Block>)]) {
     assert!(!installations.is_empty());
     let kubeconfig = testbed.kubeconfig("admin").unwrap();
-    let reader = Reader::new().await.unwrap().at(&kubeconfig);
+    let runner = GuideRunner::new().await.unwrap().with_cluster(&kubeconfig);
     for (page, blocks) in installations {
-        reader.type_in(page, blocks).await.unwrap();
+        runner.run_blocks(page, blocks).await.unwrap();
     }
 }
 
@@ -51,8 +53,8 @@ async fn create(testbed: &Testbed, objects: &[Value]) {
     created.success().unwrap();
 }
 
-/// The first operator, as its release manifest leaves it: a namespace with a Deployment in it.
-fn first_operator() -> [Value; 2] {
+/// The namespace and Deployment of llama-stack-k8s-operator.
+fn upstream_operator() -> [Value; 2] {
     let home = "llama-stack-k8s-operator-system";
     let labels = json!({ "control-plane": "controller-manager" });
     [
@@ -65,15 +67,15 @@ fn first_operator() -> [Value; 2] {
                 "selector": { "matchLabels": labels },
                 "template": {
                     "metadata": { "labels": labels },
-                    "spec": { "containers": [{ "name": "manager", "image": "first-operator:0.9" }] },
+                    "spec": { "containers": [{ "name": "manager", "image": "llama-stack-k8s-operator:0.9" }] },
                 },
             },
         }),
     ]
 }
 
-/// A definition with the names of somebody else's, which takes everything.
-fn stand_in(group: &str, kind: &str) -> Value {
+/// A CRD of another project, with a schema that accepts everything.
+fn permissive_crd(group: &str, kind: &str) -> Value {
     let plural = format!("{}s", kind.to_lowercase());
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -96,7 +98,8 @@ fn stand_in(group: &str, kind: &str) -> Value {
     })
 }
 
-/// The operator of the installed Deployment: its arguments and its account, on ports of this machine.
+/// Runs the operator of the installed Deployment as a process: with its arguments and service account, but
+/// with ports and folders of this machine.
 async fn run_operator(testbed: &Testbed) -> Child {
     let arguments = "{.spec.template.spec.containers[0].args}";
     let deployment =
@@ -104,18 +107,18 @@ async fn run_operator(testbed: &Testbed) -> Child {
     let arguments = kubectl(testbed, &deployment).await;
     let arguments: Vec<String> = serde_json::from_str(&arguments).unwrap();
     let cache = testbed.state().folder.join("operator-cache");
-    let here = |argument: String| match argument.split_once('=') {
+    let adapt = |argument: String| match argument.split_once('=') {
         Some((name @ ("--probes" | "--metrics"), _)) => format!("{name}=127.0.0.1:0"),
         Some((name @ "--cache-dir", _)) => format!("{name}={}", cache.display()),
         _ => argument,
     };
     let account = format!("system:serviceaccount:{HOME}:llsd-operator");
-    // KUBECONFIG takes a colon for the end of a path.
+    // KUBECONFIG is split at colons, and the name of the account contains some.
     let kubeconfig = testbed.state().folder.join("account.kubeconfig");
     std::fs::copy(testbed.add_user(&account, None).unwrap(), &kubeconfig).unwrap();
     Command::new(program("LLSD_BIN").unwrap())
-        .args(arguments.into_iter().map(here))
-        // No Service leads anywhere here, and no server runs.
+        .args(arguments.into_iter().map(adapt))
+        // Services do not work in the testbed, and no server runs.
         .args(["--webhook-listen", "127.0.0.1:0", "--poll-servers", "0"])
         .env("KUBECONFIG", kubeconfig)
         .env("POD_NAME", "llsd-operator-0")
@@ -128,12 +131,12 @@ async fn run_operator(testbed: &Testbed) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_guides_install_serves_resources_with_the_rights_that_it_has() {
+async fn the_guides_install_an_operator_with_sufficient_permissions() {
     let testbed = Testbed::start(Release::Newest).await.unwrap();
-    create(&testbed, &first_operator()).await;
-    type_in(&testbed, &installations(|block| !uses_helm(block))).await;
+    create(&testbed, &upstream_operator()).await;
+    run_guides(&testbed, &installations(|block| !uses_helm(block))).await;
 
-    // The guides end with the operator's removal.
+    // The guides end by removing the operator, so install it again.
     kubectl(
         &testbed,
         &format!("apply --server-side --kustomize {}", folder("default")),
@@ -141,9 +144,13 @@ async fn what_the_guides_install_serves_resources_with_the_rights_that_it_has() 
     .await;
     let _operator = run_operator(&testbed).await;
     let name = "validatingwebhookconfiguration/llamastackdistributions.llamastack.io";
-    let authority = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}";
-    kubectl(&testbed, &format!("wait {name} {authority} --timeout=60s")).await;
-    // The API server would look for it at an address outside of this machine.
+    let has_ca_bundle = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}";
+    kubectl(
+        &testbed,
+        &format!("wait {name} {has_ca_bundle} --timeout=60s"),
+    )
+    .await;
+    // The API server cannot reach the webhook's Service in the testbed.
     kubectl(&testbed, &format!("delete {name}")).await;
     let sample = checkout().join("samples/minimal.yaml");
     kubectl(&testbed, &format!("apply --filename {}", sample.display())).await;
@@ -152,9 +159,9 @@ async fn what_the_guides_install_serves_resources_with_the_rights_that_it_has() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_guides_install_with_helm_is_there() {
+async fn the_guides_install_every_object_with_helm() {
     let testbed = Testbed::start(Release::Oldest).await.unwrap();
-    type_in(&testbed, &installations(uses_helm)).await;
+    run_guides(&testbed, &installations(uses_helm)).await;
     kubectl(
         &testbed,
         &format!("get deployment llsd-operator --namespace {HOME}"),
@@ -163,17 +170,17 @@ async fn what_the_guides_install_with_helm_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_overlay_can_be_installed_and_changed_into_the_next() {
+async fn every_overlay_can_be_installed_and_changed_to_the_next() {
     let testbed = Testbed::start(Release::Oldest).await.unwrap();
     let served =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "llama-stack" } });
     create(
         &testbed,
         &[
-            stand_in("cert-manager.io", "Certificate"),
-            stand_in("cert-manager.io", "Issuer"),
-            stand_in("monitoring.coreos.com", "ServiceMonitor"),
-            stand_in("monitoring.coreos.com", "PrometheusRule"),
+            permissive_crd("cert-manager.io", "Certificate"),
+            permissive_crd("cert-manager.io", "Issuer"),
+            permissive_crd("monitoring.coreos.com", "ServiceMonitor"),
+            permissive_crd("monitoring.coreos.com", "PrometheusRule"),
             served,
         ],
     )

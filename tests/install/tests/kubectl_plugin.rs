@@ -1,6 +1,6 @@
-//! `kubectl llsd`: what it shows of a real cluster, and that looking changes nothing.
+//! `kubectl llsd` on a real cluster: its output, and that it changes nothing.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -17,8 +17,8 @@ async fn kubectl_llsd(cluster: &Cluster, bin: &Path, arguments: &[&str]) -> Fini
     kubectl.args(arguments).run().await.unwrap()
 }
 
-/// A folder with llsd under the name by which kubectl finds it.
-fn on_path() -> TempDir {
+/// A folder for PATH with llsd as a kubectl plugin.
+fn plugin_folder() -> TempDir {
     let bin = tempfile::tempdir().unwrap();
     let name = bin.path().join("kubectl-llsd");
     symlink(program("LLSD_BIN").unwrap(), name).unwrap();
@@ -26,10 +26,10 @@ fn on_path() -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
-    let bin = on_path();
+async fn preview_and_why_show_the_current_and_the_new_state_and_change_nothing() {
+    let bin = plugin_folder();
     let testbed = Testbed::start(Release::Newest).await.unwrap();
-    let cluster = Cluster::around(testbed, "").await.unwrap();
+    let cluster = Cluster::start_on(testbed, "").await.unwrap();
     let sample = checkout().join("samples/minimal.yaml");
     let file = sample.to_str().unwrap();
 
@@ -41,7 +41,7 @@ async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
         new.stdout
     );
     let llsds = cluster.run(&["get", "llsd"]).await.unwrap();
-    assert_eq!(llsds, "", "a preview stores nothing");
+    assert_eq!(llsds, "", "preview must not store anything");
 
     cluster.run(&["apply", "--filename", file]).await.unwrap();
     cluster
@@ -55,17 +55,17 @@ async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
         "--output=jsonpath={.metadata.resourceVersion}",
     ];
     let before = cluster.run(&version).await.unwrap();
-    let settled = kubectl_llsd(&cluster, bin.path(), &["preview", "minimal"]).await;
+    let unchanged = kubectl_llsd(&cluster, bin.path(), &["preview", "minimal"]).await;
     assert_eq!(
-        (settled.code, settled.stdout.as_str()),
+        (unchanged.code, unchanged.stdout.as_str()),
         (Some(0), ""),
         "{}",
-        settled.stderr
+        unchanged.stderr
     );
     assert!(
-        settled.stderr.contains("nothing would change"),
+        unchanged.stderr.contains("objects would change"),
         "{}",
-        settled.stderr
+        unchanged.stderr
     );
 
     let edited = std::fs::read_to_string(&sample)
@@ -103,7 +103,7 @@ async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
         assert!(why.contains(expected), "{expected}: {why}");
     }
 
-    let troubled =
+    let missing_secret =
         r#"{"spec": {"providers": {"inference": {"apiKey": {"name": "absent", "key": "k"}}}}}"#;
     cluster
         .run(&[
@@ -112,7 +112,7 @@ async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
             "minimal",
             "--type=merge",
             "--patch",
-            troubled,
+            missing_secret,
         ])
         .await
         .unwrap();
@@ -127,17 +127,17 @@ async fn preview_and_why_tell_what_is_and_what_would_be_and_change_nothing() {
         .unwrap();
     assert!(why.contains("Secret not found: absent"), "{why}");
 
-    let nobody = kubectl_llsd(&cluster, bin.path(), &["why", "nobody"]).await;
-    assert_eq!(nobody.code, Some(2));
+    let unknown = kubectl_llsd(&cluster, bin.path(), &["why", "unknown"]).await;
+    assert_eq!(unknown.code, Some(2));
     assert!(
-        nobody.stderr.contains("has no LlamaStackDistribution"),
+        unknown.stderr.contains("has no LlamaStackDistribution"),
         "{}",
-        nobody.stderr
+        unknown.stderr
     );
 }
 
-/// A vendor's adapter, in a registry.
-async fn publish(registry: &Registry) -> String {
+/// Pushes an adapter to a registry, and returns its reference.
+async fn push_adapter(registry: &Registry) -> String {
     let reference = format!("{}/acme/ogx:1", registry.host());
     let component = program("LLSD_PLUGINS").unwrap().join("ogx.wasm");
     let push = Invocation::new(&program("LLSD_BIN").unwrap())
@@ -148,7 +148,8 @@ async fn publish(registry: &Registry) -> String {
     reference
 }
 
-/// What an installer adds: a distribution of the house, its base, and the adapter of its dialect.
+/// Adds a custom distribution: its entry in the operator's ConfigMap, its base configuration, and the adapter
+/// for its dialect.
 async fn add_distribution(cluster: &Cluster, plugin: &str) {
     let recorded = checkout().join("plugins/ogx/tests/golden/1.0-minimal/request.json");
     let recorded = std::fs::read_to_string(recorded).unwrap();
@@ -162,7 +163,7 @@ async fn add_distribution(cluster: &Cluster, plugin: &str) {
             "data": { key: text },
         })
     };
-    // YAML holds JSON.
+    // JSON is valid YAML.
     let base = recorded["request"]["base"].to_string();
     let objects = [
         map("acme-base", "config.yaml", &base),
@@ -187,22 +188,22 @@ async fn add_distribution(cluster: &Cluster, plugin: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn preview_and_why_know_the_plugins_and_settings_of_the_operator() {
-    let bin = on_path();
+async fn preview_and_why_use_the_plugins_and_settings_of_the_operator() {
+    let bin = plugin_folder();
     let registry = Registry::start(&RegistryOptions::default()).await.unwrap();
     let cluster = Cluster::start(&registry).await.unwrap();
-    let plugin = publish(&registry).await;
+    let plugin = push_adapter(&registry).await;
     add_distribution(&cluster, &plugin).await;
     let resource = json!({
         "apiVersion": "llamastack.io/v1alpha2",
         "kind": "LlamaStackDistribution",
-        "metadata": { "name": "house" },
+        "metadata": { "name": "custom" },
         "spec": {
             "distribution": { "name": "acme" },
             "providers": { "inference": { "provider": "vllm", "endpoint": "http://vllm:8000" } },
         },
     });
-    let file = bin.path().join("house.yaml");
+    let file = bin.path().join("custom.yaml");
     std::fs::write(&file, resource.to_string()).unwrap();
     let file = file.to_str().unwrap();
 
@@ -215,35 +216,33 @@ async fn preview_and_why_know_the_plugins_and_settings_of_the_operator() {
     );
 
     cluster.run(&["apply", "--filename", file]).await.unwrap();
-    let ready = ["wait", READY, "llsd/house", "--timeout=120s"];
+    let ready = ["wait", READY, "llsd/custom", "--timeout=120s"];
     cluster.run(&ready).await.unwrap();
-    let settled = kubectl_llsd(&cluster, bin.path(), &["preview", "house"]).await;
+    let unchanged = kubectl_llsd(&cluster, bin.path(), &["preview", "custom"]).await;
     assert_eq!(
-        (settled.code, settled.stdout.as_str()),
+        (unchanged.code, unchanged.stdout.as_str()),
         (Some(0), ""),
         "{}",
-        settled.stderr
+        unchanged.stderr
     );
-    let why = kubectl_llsd(&cluster, bin.path(), &["why", "house"]).await;
+    let why = kubectl_llsd(&cluster, bin.path(), &["why", "custom"]).await;
     let why = why.success().unwrap();
     for expected in ["ogx/1.0", "+      base_url: http://vllm:8000/v1"] {
         assert!(why.contains(expected), "{expected}: {why}");
     }
 
-    // Whoever looks for the operator in the wrong place is told what is missing, and why.
-    let elsewhere = ["why", "house", "--operator-namespace", "kube-public"];
-    let elsewhere = kubectl_llsd(&cluster, bin.path(), &elsewhere).await;
+    // With the wrong operator namespace, the output names what is missing, and why.
+    let arguments = ["why", "custom", "--operator-namespace", "kube-public"];
+    let output = kubectl_llsd(&cluster, bin.path(), &arguments).await;
     assert!(
-        elsewhere.stderr.contains("SchemaPlugin \"ogx\"")
-            && elsewhere.stderr.contains("nothing is kept"),
+        output.stderr.contains("SchemaPlugin \"ogx\"")
+            && output.stderr.contains("no stored component"),
         "{}",
-        elsewhere.stderr
+        output.stderr
     );
     assert!(
-        elsewhere
-            .stdout
-            .contains("no distribution is called \"acme\""),
+        output.stdout.contains("no distribution is called \"acme\""),
         "{}",
-        elsewhere.stdout
+        output.stdout
     );
 }

@@ -1,6 +1,6 @@
-//! The manifests: both ways of rendering them give the same, and Kubernetes takes them.
+//! The manifests: kustomize and Helm render the same objects, and Kubernetes accepts them.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_install::{Objects, chart, chart_in, kustomization};
 use llsd_testbed::Testbed;
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 const NAMESPACE: &str = "llsd-system";
 
-/// Helm makes the namespace itself when asked to, and a chart that held it could not be installed
-/// into one that exists.
+/// Removes the namespace, which is not part of the chart: Helm could not install it into an existing one.
 fn without_namespace(mut objects: Objects) -> Objects {
     objects.remove(&format!("Namespace /{NAMESPACE}")).unwrap();
     objects
@@ -24,13 +23,13 @@ fn assert_equal(manifests: &Objects, chart: &Objects) {
 }
 
 #[tokio::test]
-async fn the_chart_without_values_is_the_default_installation() {
+async fn the_chart_without_values_equals_the_default_manifests() {
     let manifests = without_namespace(kustomization("default").await.unwrap());
     assert_equal(&manifests, &chart(&[]).await.unwrap());
 }
 
 #[tokio::test]
-async fn each_overlay_is_a_value_of_the_chart() {
+async fn every_overlay_equals_the_chart_with_one_value() {
     let overrides = std::fs::read_to_string(
         llsd_install::checkout().join("deploy/kustomize/overlays/air-gap/settings.yaml"),
     )
@@ -74,10 +73,9 @@ async fn every_object_is_accepted_by_both_releases_without_a_warning() {
     }
 }
 
-/// Sends everything to the API server, which judges it and keeps nothing.
+/// Applies all objects in a dry run.
 async fn dry_run(testbed: &Testbed, mut objects: Objects) {
-    // A namespace of the test's own stands for ours and for the one that is served: an object is
-    // judged in a namespace that exists, with the labels that ours has.
+    // A dry run needs an existing namespace. Use one for all objects, with the labels of ours.
     let namespace = testbed.namespace("install").await.unwrap();
     let labels =
         objects.remove(&format!("Namespace /{NAMESPACE}")).unwrap()["metadata"]["labels"].clone();
@@ -115,7 +113,7 @@ async fn dry_run(testbed: &Testbed, mut objects: Objects) {
 }
 
 #[tokio::test]
-async fn a_namespace_named_in_one_place_reaches_everything_of_the_namespaced_installation() {
+async fn one_namespace_setting_changes_every_object_of_the_namespaced_installation() {
     let copy = tempfile::tempdir().unwrap();
     let source = llsd_install::checkout().join("deploy/kustomize");
     let copied = std::process::Command::new("cp")
@@ -143,18 +141,18 @@ async fn a_namespace_named_in_one_place_reaches_everything_of_the_namespaced_ins
 #[tokio::test]
 async fn the_chart_follows_its_release_into_any_namespace() {
     let text = |objects: &Objects| serde_json::to_string(objects).unwrap();
-    let here = text(&chart(&[]).await.unwrap());
-    let there = chart_in(
+    let default = text(&chart(&[]).await.unwrap());
+    let other = chart_in(
         "elsewhere",
         &["certManager.enabled=true", "monitoring.enabled=true"],
     );
-    let there = text(&there.await.unwrap());
-    assert!(here.contains(NAMESPACE));
-    assert!(!there.contains(NAMESPACE), "{there}");
+    let other = text(&other.await.unwrap());
+    assert!(default.contains(NAMESPACE));
+    assert!(!other.contains(NAMESPACE), "{other}");
 }
 
 #[tokio::test]
-async fn an_image_by_digest_and_further_settings_reach_the_pod() {
+async fn chart_values_for_digest_and_settings_reach_the_pod() {
     let objects = chart(&[
         "image.digest=sha256:abc",
         "extraArgs={--workers=8}",
@@ -175,7 +173,7 @@ async fn an_image_by_digest_and_further_settings_reach_the_pod() {
 }
 
 #[tokio::test]
-async fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
+async fn an_unknown_chart_value_is_rejected_by_name() {
     let error = chart(&["watchNamespaces=ml"]).await.unwrap_err();
     assert!(
         format!("{error:#}").contains("watchNamespaces"),
@@ -205,21 +203,21 @@ async fn nothing_is_trusted_by_default() {
 }
 
 #[tokio::test]
-async fn alerts_and_dashboard_ask_for_metrics_that_the_operations_guide_lists() {
+async fn alerts_and_dashboard_query_only_metrics_that_the_operations_guide_lists() {
     let objects = kustomization("overlays/monitoring").await.unwrap();
     let rules = objects["PrometheusRule llsd-system/llsd-operator"].to_string();
     let dashboard = &objects["ConfigMap llsd-system/llsd-dashboard"]["data"]["llsd-operator.json"];
     let dashboard: Value = serde_json::from_str(dashboard.as_str().unwrap()).unwrap();
     let guide = llsd_install::checkout().join("docs/operations.md");
     let guide = std::fs::read_to_string(guide).unwrap();
-    let mut asked = 0;
+    let mut queried = 0;
     for text in [rules, dashboard["panels"].to_string()] {
         let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         for metric in words.filter(|word| word.starts_with("llsd_")) {
             let metric = metric.trim_end_matches("_bucket");
             assert!(guide.contains(&format!("`{metric}`")), "{metric}");
-            asked += 1;
+            queried += 1;
         }
     }
-    assert!(asked > 8);
+    assert!(queried > 8);
 }

@@ -1,10 +1,10 @@
-//! What the pages say of the checkout is so: links lead somewhere, and the tests that are named exist.
+//! The pages refer only to files, headings and tests that exist.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_install::{checkout, pages, sources};
 
-/// Where the links of a page lead, apart from those into the web.
+/// The targets of the relative links of a page.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let links = text.split("](").skip(1);
     links
@@ -12,7 +12,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .filter(|link| !link.contains("://"))
 }
 
-/// The name by which a heading is linked to.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let keep = |letter: &char| letter.is_alphanumeric() || "-_ ".contains(*letter);
@@ -24,7 +24,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading() {
+fn every_link_points_to_an_existing_file_and_heading() {
     for page in pages().unwrap() {
         let text = std::fs::read_to_string(&page).unwrap();
         for link in links(&text) {
@@ -33,19 +33,19 @@ fn every_link_leads_to_a_file_and_a_heading() {
                 "" => page.clone(),
                 file => page.parent().unwrap().join(file),
             };
-            let place = format!("{}: {link}", page.display());
-            assert!(target.exists(), "{place}");
+            let link_at = format!("{}: {link}", page.display());
+            assert!(target.exists(), "{link_at}");
             if !heading.is_empty() {
-                let there = std::fs::read_to_string(&target).unwrap();
-                let mut headings = there.lines().filter(|line| line.starts_with('#'));
-                assert!(headings.any(|line| anchor(line) == heading), "{place}");
+                let linked = std::fs::read_to_string(&target).unwrap();
+                let mut headings = linked.lines().filter(|line| line.starts_with('#'));
+                assert!(headings.any(|line| anchor(line) == heading), "{link_at}");
             }
         }
     }
 }
 
 #[test]
-fn every_test_that_the_page_about_security_names_exists() {
+fn every_test_that_the_security_page_names_exists() {
     let folders = ["host", "guest-sdk", "plugins", "tests"];
     let code = folders.map(|name| sources(&checkout().join(name))).concat();
     let page = std::fs::read_to_string(checkout().join("docs/security.md")).unwrap();
@@ -57,9 +57,8 @@ fn every_test_that_the_page_about_security_names_exists() {
     let named: Vec<&str> = page.split('`').filter(is_test).collect();
     assert!(named.len() > 40);
     for test in named {
-        // One program lists its tests by their names.
-        let is_there =
-            code.contains(&format!("fn {test}(")) || code.contains(&format!("\"{test}\""));
-        assert!(is_there, "{test}");
+        // One test binary lists its tests as strings.
+        let exists = code.contains(&format!("fn {test}(")) || code.contains(&format!("\"{test}\""));
+        assert!(exists, "{test}");
     }
 }

@@ -100,14 +100,13 @@ fn every_test_that_the_specification_page_names_exists() {
     let page = page();
     let folders = ["guest-sdk", "host", "plugins", "tests"];
     let code = folders.map(|name| sources(&checkout().join(name))).concat();
-    // A macro of `tests/servers` takes the names of its tests as `name: release`.
     let names: BTreeSet<&str> = code
         .lines()
         .filter_map(|line| {
             let line = line.trim().trim_start_matches("pub ");
             let line = line.strip_prefix("async ").unwrap_or(line);
             let name = line.strip_prefix("fn ").unwrap_or(line);
-            name.split(['(', '<', ':']).next()
+            name.split(['(', '<']).next()
         })
         .collect();
     let named: BTreeSet<&str> = code_spans(&page)

@@ -1,9 +1,10 @@
-//! From llama-stack-k8s-operator 0.9 to ours: its definition and resources first, then our operator.
+//! The upgrade of a cluster from llama-stack-k8s-operator 0.9: first its CRD and resources, then our
+//! operator.
 //!
-//! How each field of each child is taken over is shown by `tests/e2e`; here is the way of a whole
-//! cluster, whose resources were stored in v1alpha1 by a definition that knew nothing else.
+//! `tests/e2e` covers how each field of each child is adopted. This test covers a whole cluster, whose CRD
+//! has only v1alpha1.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_install::{Cluster, Objects, checkout, parse};
 use llsd_testbed::Testbed;
@@ -19,29 +20,27 @@ const CASES: [&str; 7] = [
     "autoscaling",
     "everything",
 ];
-/// Whoever made the children: the first operator's program.
-const FIRST_OPERATOR: &str = "--field-manager=manager";
+/// The field manager of llama-stack-k8s-operator.
+const UPSTREAM_MANAGER: &str = "--field-manager=manager";
 
 fn fixture(file: &str) -> Objects {
-    let path = checkout()
-        .join("tests/e2e/fixtures/first-operator")
-        .join(file);
+    let path = checkout().join("tests/e2e/fixtures/upstream").join(file);
     parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The definition as the first operator had it: v1alpha1 and nothing else.
-fn first_definition() -> Value {
+/// The CRD of llama-stack-k8s-operator, which has only v1alpha1.
+fn upstream_crd() -> Value {
     let file = "deploy/kustomize/crd/llamastack.io_llamastackdistributions.yaml";
     let text = std::fs::read_to_string(checkout().join(file)).unwrap();
-    let mut definition = parse(&text).unwrap().into_values().next().unwrap();
-    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut crd = parse(&text).unwrap().into_values().next().unwrap();
+    let versions = crd["spec"]["versions"].as_array_mut().unwrap();
     versions.retain(|version| version["name"] == "v1alpha1");
     versions[0]["storage"] = true.into();
-    definition
+    crd
 }
 
 async fn create(testbed: &Testbed, object: &Value) -> Value {
-    let arguments = ["create", "--filename=-", "--output=json", FIRST_OPERATOR];
+    let arguments = ["create", "--filename=-", "--output=json", UPSTREAM_MANAGER];
     let kubectl = testbed.kubectl("admin").unwrap().args(arguments);
     let created = kubectl.input(object.to_string()).run().await.unwrap();
     serde_json::from_str(&created.success().unwrap()).unwrap()
@@ -56,8 +55,8 @@ async fn read(testbed: &Testbed, arguments: &[&str]) -> Value {
     serde_json::from_str(&text.unwrap()).unwrap()
 }
 
-/// A child as it was at rest, without what the cluster decides, and owned by the resource of today.
-fn restored(mut child: Value, uid: &Value) -> Value {
+/// A child without the fields that the cluster assigns, owned by the recreated resource.
+fn without_assigned_fields(mut child: Value, uid: &Value) -> Value {
     let metadata = child["metadata"].as_object_mut().unwrap();
     for key in [
         "uid",
@@ -81,8 +80,8 @@ fn restored(mut child: Value, uid: &Value) -> Value {
     child
 }
 
-/// What must not change: the pods' template, how often the Deployment changed, and the pods.
-async fn running(testbed: &Testbed, namespace: &str, name: &str) -> Value {
+/// The state that must not change: the pod template, the generation of the Deployment, and the pods.
+async fn rollout_state(testbed: &Testbed, namespace: &str, name: &str) -> Value {
     let deployment = read(testbed, &["deployment", name, "--namespace", namespace]).await;
     let pods = read(testbed, &["pods", "--namespace", namespace]).await;
     let uids: Vec<&Value> = pods["items"]
@@ -99,14 +98,14 @@ async fn running(testbed: &Testbed, namespace: &str, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_of_the_first_operator_is_taken_over_without_a_new_pod() {
+async fn an_upstream_cluster_is_adopted_without_replacing_a_pod() {
     let testbed = Testbed::start(Release::Newest).await.unwrap();
     let kubectl = |arguments: Vec<String>| {
         let kubectl = testbed.kubectl("admin").unwrap().args(arguments);
         async { kubectl.run().await.unwrap().success().unwrap() }
     };
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    create(&testbed, &first_definition()).await;
+    create(&testbed, &upstream_crd()).await;
     kubectl(words(
         "wait --for=condition=Established crd/llamastackdistributions.llamastack.io",
     ))
@@ -140,7 +139,7 @@ async fn a_cluster_of_the_first_operator_is_taken_over_without_a_new_pod() {
         let uid = &live["metadata"]["uid"];
         for (key, child) in fixture(&format!("{case}.yaml")) {
             if !key.starts_with("LlamaStackDistribution") {
-                create(&testbed, &restored(child, uid)).await;
+                create(&testbed, &without_assigned_fields(child, uid)).await;
             }
         }
         let text = |key: &str| live["metadata"][key].as_str().unwrap().to_owned();
@@ -149,11 +148,11 @@ async fn a_cluster_of_the_first_operator_is_taken_over_without_a_new_pod() {
             "wait --for=condition=Available deployment/{name} --namespace {namespace} --timeout=100s"
         );
         kubectl(words(&ready)).await;
-        let before = running(&testbed, &namespace, &name).await;
+        let before = rollout_state(&testbed, &namespace, &name).await;
         servers.push((namespace, name, live["spec"].clone(), before));
     }
 
-    let cluster = Cluster::around(testbed, "").await.unwrap();
+    let cluster = Cluster::start_on(testbed, "").await.unwrap();
     for (namespace, name, spec, before) in servers {
         let resource = format!("llamastackdistributions.v1alpha2.llamastack.io/{name}");
         let ready = "--for=jsonpath={.status.phase}=Ready";
@@ -165,18 +164,18 @@ async fn a_cluster_of_the_first_operator_is_taken_over_without_a_new_pod() {
             .unwrap();
         let testbed = cluster.testbed();
         assert_eq!(
-            running(testbed, &namespace, &name).await,
+            rollout_state(testbed, &namespace, &name).await,
             before,
             "{namespace}"
         );
 
-        let newer = read(testbed, &[&[resource.as_str()][..], &in_namespace].concat()).await;
+        let v1alpha2 = read(testbed, &[&[resource.as_str()][..], &in_namespace].concat()).await;
         assert_eq!(
-            newer["spec"]["distribution"],
+            v1alpha2["spec"]["distribution"],
             spec["server"]["distribution"]
         );
-        let older = format!("llamastackdistributions.v1alpha1.llamastack.io/{name}");
-        let older = read(testbed, &[&[older.as_str()][..], &in_namespace].concat()).await;
-        assert_eq!(older["spec"], spec, "{namespace}");
+        let v1alpha1 = format!("llamastackdistributions.v1alpha1.llamastack.io/{name}");
+        let v1alpha1 = read(testbed, &[&[v1alpha1.as_str()][..], &in_namespace].concat()).await;
+        assert_eq!(v1alpha1["spec"], spec, "{namespace}");
     }
 }

@@ -1,10 +1,10 @@
-//! Real server packages as judges: what `llsd` generates is given to the release it is meant for.
+//! Validates generated configurations with the real server packages.
 //!
-//! The environments come from `cargo xtask test`, which says where they are in `LLSD_ORACLE` (the
-//! cache folder with `venvs` and `bases`), `LLSD_PYTHON`, `LLSD_BIN` and `LLSD_PLUGINS`.
+//! `cargo xtask test` installs the packages and sets `LLSD_ORACLE` (the cache folder with `venvs` and
+//! `bases`), `LLSD_PYTHON`, `LLSD_BIN` and `LLSD_PLUGINS`.
 
-mod judge;
 mod server;
+mod validation;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,53 +13,19 @@ use anyhow::{Context, bail};
 use llsd_render::yaml;
 use serde_json::{Value, json};
 
-pub use judge::{Finding, Verdict, judge};
 pub use server::{FakeVllm, probe};
+pub use validation::{Finding, ValidationReport, validate};
 
-/// A release of the server, its dialect, and whether its adapter is inside the binary.
+/// A release of the server and its dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Release {
-    /// As the oracle names it: `0.7.3`, `ogx-1.5.0`.
+    /// The name that the oracle uses: `0.7.3`, `ogx-1.5.0`.
     pub name: &'static str,
     /// The schema id of its dialect.
     pub schema: &'static str,
 }
 
-/// Every release that is installed.
-pub const RELEASES: [Release; 8] = [
-    Release {
-        name: "0.2.12",
-        schema: "llama-stack/0.1.3",
-    },
-    Release {
-        name: "0.2.24",
-        schema: "llama-stack/0.2.13",
-    },
-    Release {
-        name: "0.3.5",
-        schema: "llama-stack/0.3",
-    },
-    Release {
-        name: "0.4.7",
-        schema: "llama-stack/0.4",
-    },
-    Release {
-        name: "0.5.4",
-        schema: "llama-stack/0.5",
-    },
-    Release {
-        name: "0.6.1",
-        schema: "llama-stack/0.5",
-    },
-    Release {
-        name: "0.7.3",
-        schema: "llama-stack/0.7",
-    },
-    Release {
-        name: "ogx-1.5.0",
-        schema: "ogx/1.0",
-    },
-];
+include!(concat!(env!("OUT_DIR"), "/releases.rs"));
 
 impl Release {
     /// The version of the package: `1.5.0` of `ogx-1.5.0`.
@@ -71,8 +37,8 @@ impl Release {
     pub fn shipped(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let folder = oracle()?.join("bases").join(self.name);
-        for distribution in
-            std::fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))?
+        for distribution in std::fs::read_dir(&folder)
+            .with_context(|| format!("failed to read {}", folder.display()))?
         {
             for file in std::fs::read_dir(distribution?.path())? {
                 files.push(file?.path());
@@ -89,17 +55,19 @@ impl Release {
             .map(|name| folder.join(name))
             .into_iter()
             .find(|path| path.exists());
-        found.with_context(|| format!("{} ships no starter", self.name))
+        found.with_context(|| format!("release {} has no starter configuration", self.name))
     }
 
-    /// The starter, reduced to the inference API and its stores, without a provider: the server
-    /// imports what its providers need, and the packages of all others are not installed.
+    /// The starter configuration with only the inference API and no providers. The server imports the
+    /// packages of every configured provider, and most are not installed.
     pub fn inference_base(&self) -> anyhow::Result<String> {
         let text = std::fs::read_to_string(self.starter()?)?;
         let mut base = yaml::read(&text)?;
         base["apis"] = json!(["inference"]);
         base["providers"] = json!({"inference": []});
-        let object = base.as_object_mut().context("a base is a mapping")?;
+        let object = base
+            .as_object_mut()
+            .context("the base configuration is not a mapping")?;
         for key in [
             "vector_stores",
             "safety",
@@ -120,7 +88,7 @@ impl Release {
     }
 }
 
-/// The samples that generate a configuration: everything but what brings its own or none.
+/// The samples for which a configuration is generated.
 pub fn samples() -> anyhow::Result<Vec<PathBuf>> {
     let folder = root().join("samples");
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?
@@ -137,12 +105,13 @@ pub fn samples() -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The checkout.
+/// The root folder of the checkout.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What `llsd render --output json` says, or its refusal.
+/// Runs `llsd render --output json`. The inner result is the report, or stderr if the resource is
+/// rejected.
 pub fn render(
     resource: &Path,
     base: &Path,
@@ -158,11 +127,11 @@ pub fn render(
         .arg(base)
         .args(options)
         .output()?;
-    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.code() {
         Some(0) => Ok(Ok(serde_json::from_slice(&output.stdout)?)),
-        Some(1) => Ok(Err(talk)),
-        _ => bail!("llsd render could not run: {talk}"),
+        Some(1) => Ok(Err(stderr)),
+        _ => bail!("failed to run llsd render: {stderr}"),
     }
 }
 
@@ -172,5 +141,5 @@ pub(crate) fn oracle() -> anyhow::Result<PathBuf> {
 
 pub(crate) fn variable(name: &str) -> anyhow::Result<String> {
     std::env::var(name)
-        .with_context(|| format!("{name} is not set: run the tests through `cargo xtask test`"))
+        .with_context(|| format!("{name} is not set; run the tests with `cargo xtask test`"))
 }

@@ -1,4 +1,4 @@
-//! The real server, started with a generated file, and a stand-in for the vLLM behind it.
+//! Starts the real server with a generated configuration, and a fake vLLM for it.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::{Release, oracle, root, variable};
 
-/// Answers like vLLM on 127.0.0.1 until it is dropped.
+/// A fake vLLM on 127.0.0.1, stopped when dropped.
 pub struct FakeVllm {
     child: Child,
     port: u16,
 }
 
 impl FakeVllm {
-    /// Serves one model.
+    /// Starts a fake vLLM that serves one model.
     pub fn start(model: &str) -> anyhow::Result<Self> {
         let port = free_port()?;
         let child = Command::new(variable("LLSD_PYTHON")?)
@@ -29,7 +29,7 @@ impl FakeVllm {
         Ok(Self { child, port })
     }
 
-    /// Where it listens.
+    /// Its URL.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -37,13 +37,13 @@ impl FakeVllm {
 
 impl Drop for FakeVllm {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nothing to do about it either way.
+        // An error means that the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts the server of a release, asks it for some paths, and stops it.
+/// Starts the server of a release, gets some paths from it, and stops it.
 pub fn probe(
     release: Release,
     config: &Path,
@@ -64,17 +64,20 @@ pub fn probe(
         .args([&free_port()?.to_string(), release.name])
         .envs(variables.iter().cloned())
         .stdin(Stdio::null());
-    let output = command.output().context("could not start the server")?;
-    let talk = String::from_utf8_lossy(&output.stderr);
+    let output = command.output().context("failed to start the server")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{} did not answer: {talk}",
+        "the server of {} did not respond: {stderr}",
         release.name
     );
     BufReader::new(&output.stdout[..])
         .lines()
         .filter_map(|line| line.ok().filter(|line| line.starts_with('{')))
-        .map(|line| serde_json::from_str(&line).with_context(|| format!("the probe said {line:?}")))
+        .map(|line| {
+            serde_json::from_str(&line)
+                .with_context(|| format!("unexpected output of the probe: {line:?}"))
+        })
         .collect()
 }
 

@@ -1,4 +1,4 @@
-//! The release's own code looks at configurations.
+//! Validates configurations with the code of a server release.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,29 +9,29 @@ use serde::Deserialize;
 
 use crate::{Release, oracle, root, variable};
 
-/// What a release thinks of one file.
+/// The findings of a release about one file.
 #[derive(Debug, Deserialize)]
-pub struct Verdict {
+pub struct ValidationReport {
     file: PathBuf,
-    /// What it found.
+    /// Errors and warnings.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that a release found.
+/// One error or warning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Finding {
     /// `ERROR` or `WARN`.
     pub level: String,
-    /// Which check.
+    /// The check that reported it.
     pub check: String,
-    /// Where in the file.
+    /// The path in the file.
     pub path: String,
-    /// What.
+    /// The message.
     pub message: String,
 }
 
-impl Verdict {
-    /// What would stop the server or be dropped.
+impl ValidationReport {
+    /// Findings that stop the server, or for which it ignores a key.
     pub fn errors(&self) -> Vec<&Finding> {
         self.findings
             .iter()
@@ -40,8 +40,11 @@ impl Verdict {
     }
 }
 
-/// Gives all files to the release at once: importing it takes seconds.
-pub fn judge(release: Release, files: &[PathBuf]) -> anyhow::Result<BTreeMap<PathBuf, Verdict>> {
+/// Validates all files in one process, because importing the release takes seconds.
+pub fn validate(
+    release: Release,
+    files: &[PathBuf],
+) -> anyhow::Result<BTreeMap<PathBuf, ValidationReport>> {
     let output = Command::new(variable("LLSD_PYTHON")?)
         .arg(root().join("tests/oracle/validate_config.py"))
         .args(files)
@@ -49,24 +52,27 @@ pub fn judge(release: Release, files: &[PathBuf]) -> anyhow::Result<BTreeMap<Pat
         .args(["--json", "--venvs"])
         .arg(oracle()?.join("venvs"))
         .output()?;
-    let talk = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.code().is_some_and(|code| code < 2),
-        "the oracle could not run: {talk}"
+        "failed to run the oracle: {stderr}"
     );
     let lines = String::from_utf8(output.stdout)?;
-    let verdicts: Vec<Verdict> = lines
+    let reports: Vec<ValidationReport> = lines
         .lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("the oracle said {line:?}")))
+        .map(|line| {
+            serde_json::from_str(line)
+                .with_context(|| format!("unexpected output of the oracle: {line:?}"))
+        })
         .collect::<anyhow::Result<_>>()?;
     ensure!(
-        verdicts.len() == files.len(),
-        "{} verdicts over {} files: {talk}",
-        verdicts.len(),
+        reports.len() == files.len(),
+        "{} reports for {} files: {stderr}",
+        reports.len(),
         files.len()
     );
-    Ok(verdicts
+    Ok(reports
         .into_iter()
-        .map(|verdict| (verdict.file.clone(), verdict))
+        .map(|report| (report.file.clone(), report))
         .collect())
 }

@@ -1,12 +1,12 @@
-//! Every sample on the starter of every release: accepted by the release itself, no key dropped.
+//! Every release accepts the configurations generated from the samples on its starter configuration.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_render::yaml;
-use llsd_servers::{RELEASES, Release, judge, render, samples};
+use llsd_servers::{NEWEST_BUILT_IN, Release, render, samples, test_each_release, validate};
 
-/// What a release cannot do, and where the refusal must point.
-const REFUSED: [(&str, &str, &str); 1] = [("ogx-1.5.0", "full", "spec.providers.safety")];
+/// Samples that a release does not support: release, sample, and the field that must be named.
+const REJECTED: [(&str, &str, &str); 1] = [("ogx-1.5.0", "full", "spec.providers.safety")];
 
 fn samples_are_accepted_by(release: Release) {
     let folder = tempfile::tempdir().unwrap();
@@ -14,57 +14,41 @@ fn samples_are_accepted_by(release: Release) {
     let mut generated = Vec::new();
     for sample in samples().unwrap() {
         let name = sample.file_stem().unwrap().to_str().unwrap();
-        let answer = render(&sample, &base, &["--server-version", release.version()]).unwrap();
-        let refused = REFUSED
+        let rendered = render(&sample, &base, &["--server-version", release.version()]).unwrap();
+        let rejected = REJECTED
             .iter()
-            .find(|(who, what, _)| (*who, *what) == (release.name, name));
-        match (answer, refused) {
+            .find(|(release_name, sample, _)| (*release_name, *sample) == (release.name, name));
+        match (rendered, rejected) {
             (Ok(report), None) => {
                 assert_eq!(report["schema"], release.schema, "{name}");
                 let file = folder.path().join(format!("{name}.yaml"));
                 std::fs::write(&file, yaml::write(&report["config"])).unwrap();
                 generated.push(file);
             }
-            (Err(talk), Some((_, _, field))) => assert!(talk.contains(field), "{name}: {talk}"),
-            (Ok(_), Some(_)) => panic!("{name} should be refused"),
-            (Err(talk), None) => panic!("{name} was refused: {talk}"),
+            (Err(stderr), Some((_, _, field))) => {
+                assert!(stderr.contains(field), "{name}: {stderr}");
+            }
+            (Ok(_), Some(_)) => panic!("{name} must be rejected"),
+            (Err(stderr), None) => panic!("{name} was rejected: {stderr}"),
         }
     }
     assert!(!generated.is_empty());
-    for (file, verdict) in judge(release, &generated).unwrap() {
+    for (file, report) in validate(release, &generated).unwrap() {
         assert!(
-            verdict.errors().is_empty(),
+            report.errors().is_empty(),
             "{}: {:#?}\n{}",
             file.display(),
-            verdict.errors(),
+            report.errors(),
             std::fs::read_to_string(&file).unwrap()
         );
     }
 }
 
-macro_rules! releases {
-    ($($name:ident: $index:literal),+) => {
-        $(#[test]
-        fn $name() {
-            samples_are_accepted_by(RELEASES[$index]);
-        })+
-    };
-}
-
-releases! {
-    samples_are_accepted_by_0_2_12: 0,
-    samples_are_accepted_by_0_2_24: 1,
-    samples_are_accepted_by_0_3_5: 2,
-    samples_are_accepted_by_0_4_7: 3,
-    samples_are_accepted_by_0_5_4: 4,
-    samples_are_accepted_by_0_6_1: 5,
-    samples_are_accepted_by_0_7_3: 6,
-    samples_are_accepted_by_ogx_1_5_0: 7
-}
+test_each_release!(samples_are_accepted_by);
 
 #[test]
-fn the_bases_built_into_the_binary_are_accepted_by_their_release() {
-    let release = RELEASES[6];
+fn the_built_in_base_configurations_are_accepted_by_their_release() {
+    let release = NEWEST_BUILT_IN;
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for (name, known) in llsd_render::distributions::builtin() {
@@ -74,12 +58,12 @@ fn the_bases_built_into_the_binary_are_accepted_by_their_release() {
         std::fs::write(&file, base).unwrap();
         files.push(file);
     }
-    for (file, verdict) in judge(release, &files).unwrap() {
+    for (file, report) in validate(release, &files).unwrap() {
         assert!(
-            verdict.errors().is_empty(),
+            report.errors().is_empty(),
             "{}: {:#?}",
             file.display(),
-            verdict.errors()
+            report.errors()
         );
     }
 }

@@ -1,12 +1,13 @@
-//! Every configuration that the releases ship: recognised, extended without a new error, kept whole.
+//! Every configuration that the releases ship is recognised, extended without new errors, and otherwise
+//! unchanged.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use llsd_render::yaml;
-use llsd_servers::{Finding, RELEASES, Release, judge, render, root};
+use llsd_servers::{Finding, RELEASES, Release, render, root, test_each_release, validate};
 use serde_json::Value;
 
 fn shipped_files_survive_in(release: Release) {
@@ -21,26 +22,30 @@ fn shipped_files_survive_in(release: Release) {
     );
     let mut pairs = Vec::new();
     for (index, base) in shipped.iter().enumerate() {
-        // Without a hint the base is recognised, or the question names the right answer.
-        let answer = render(&minimal, base, &[]).unwrap();
-        let report = match answer {
+        // Without hints the dialect is detected, or the error lists the right one.
+        let rendered = render(&minimal, base, &[]).unwrap();
+        let report = match rendered {
             Ok(report) => {
                 assert_eq!(report["schema"], release.schema, "{}", base.display());
                 report
             }
-            Err(talk) => {
+            Err(stderr) => {
                 assert!(
-                    talk.contains("could be written in any of"),
-                    "{}: {talk}",
+                    stderr.contains("matches several schemas"),
+                    "{}: {stderr}",
                     base.display()
                 );
-                assert!(talk.contains(release.schema), "{}: {talk}", base.display());
+                assert!(
+                    stderr.contains(release.schema),
+                    "{}: {stderr}",
+                    base.display()
+                );
                 render(&minimal, base, &["--schema", release.schema])
                     .unwrap()
-                    .unwrap_or_else(|talk| panic!("{}: {talk}", base.display()))
+                    .unwrap_or_else(|stderr| panic!("{}: {stderr}", base.display()))
             }
         };
-        nothing_is_lost(base, &report["config"]);
+        assert_nothing_lost(base, &report["config"]);
         let file = folder.path().join(format!("{index}.yaml"));
         std::fs::write(&file, yaml::write(&report["config"])).unwrap();
         pairs.push((base.clone(), file));
@@ -49,10 +54,10 @@ fn shipped_files_survive_in(release: Release) {
         .iter()
         .flat_map(|(base, file)| [base.clone(), file.clone()])
         .collect();
-    let verdicts = judge(release, &all).unwrap();
+    let reports = validate(release, &all).unwrap();
     for (base, file) in &pairs {
-        let own: BTreeSet<&Finding> = verdicts[base].errors().into_iter().collect();
-        let added: Vec<_> = verdicts[file]
+        let own: BTreeSet<&Finding> = reports[base].errors().into_iter().collect();
+        let added: Vec<_> = reports[file]
             .errors()
             .into_iter()
             .filter(|error| !own.contains(error))
@@ -61,8 +66,8 @@ fn shipped_files_survive_in(release: Release) {
     }
 }
 
-/// Everything of the base is in the result, except the provider that the resource replaces.
-fn nothing_is_lost(base: &Path, result: &Value) {
+/// Asserts that the result contains everything of the base, except the provider that the resource replaces.
+fn assert_nothing_lost(base: &Path, result: &Value) {
     let before = yaml::read(&std::fs::read_to_string(base).unwrap()).unwrap();
     let mut lost = Vec::new();
     compare("", &before, result, &mut lost);
@@ -91,34 +96,16 @@ fn compare(path: &str, before: &Value, after: &Value, lost: &mut Vec<String>) {
     }
 }
 
-/// The resource's provider has the id `vllm`, also inside `${env.VLLM_URL:+vllm}`.
+/// Whether the resource replaces a provider: its id is `vllm`, or `${env.VLLM_URL:+vllm}`.
 fn is_replaced(path: &str, item: &Value) -> bool {
     let id = item["provider_id"].as_str().unwrap_or_default();
     path == ".providers.inference" && (id == "vllm" || id.ends_with("+vllm}"))
 }
 
-macro_rules! releases {
-    ($($name:ident: $index:literal),+) => {
-        $(#[test]
-        fn $name() {
-            shipped_files_survive_in(RELEASES[$index]);
-        })+
-    };
-}
-
-releases! {
-    shipped_files_survive_in_0_2_12: 0,
-    shipped_files_survive_in_0_2_24: 1,
-    shipped_files_survive_in_0_3_5: 2,
-    shipped_files_survive_in_0_4_7: 3,
-    shipped_files_survive_in_0_5_4: 4,
-    shipped_files_survive_in_0_6_1: 5,
-    shipped_files_survive_in_0_7_3: 6,
-    shipped_files_survive_in_ogx_1_5_0: 7
-}
+test_each_release!(shipped_files_survive_in);
 
 #[test]
-fn one_hundred_and_thirteen_files_are_looked_at() {
+fn all_one_hundred_and_thirteen_shipped_files_are_checked() {
     let files: usize = RELEASES
         .iter()
         .map(|release| release.shipped().unwrap().len())

@@ -1,14 +1,14 @@
-//! The real server of every release starts with a generated file and lists what was asked for.
+//! The real server of every release starts with a generated configuration and lists its provider and model.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_render::yaml;
-use llsd_servers::{FakeVllm, RELEASES, Release, probe, render};
+use llsd_servers::{FakeVllm, Release, probe, render, test_each_release};
 use serde_json::Value;
 
 const MODEL: &str = "llama3.2-8b";
 
-fn the_server_starts_with_a_generated_file(release: Release) {
+fn the_server_starts_with_a_generated_configuration(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let vllm = FakeVllm::start(MODEL).unwrap();
     let resource = folder.path().join("resource.yaml");
@@ -27,11 +27,11 @@ fn the_server_starts_with_a_generated_file(release: Release) {
         ],
     )
     .unwrap()
-    .unwrap_or_else(|talk| panic!("refused: {talk}"));
+    .unwrap_or_else(|stderr| panic!("rejected: {stderr}"));
     let config = folder.path().join("config.yaml");
     std::fs::write(&config, yaml::write(&report["config"])).unwrap();
     let variables = [("LLSD_VLLM_API_KEY".to_owned(), "a-token".to_owned())];
-    let answers = probe(
+    let responses = probe(
         release,
         &config,
         &variables,
@@ -39,8 +39,8 @@ fn the_server_starts_with_a_generated_file(release: Release) {
     )
     .unwrap();
 
-    let [health, providers, models] = answers.as_slice() else {
-        panic!("three answers expected: {answers:?}")
+    let [health, providers, models] = responses.as_slice() else {
+        panic!("expected three responses: {responses:?}")
     };
     assert_eq!(health["status"], 200);
     assert!(mentions(providers, "remote::vllm"), "{providers}");
@@ -56,26 +56,8 @@ fn resource_for(endpoint: &str) -> String {
     )
 }
 
-fn mentions(answer: &Value, text: &str) -> bool {
-    answer["body"].to_string().contains(text)
+fn mentions(response: &Value, text: &str) -> bool {
+    response["body"].to_string().contains(text)
 }
 
-macro_rules! releases {
-    ($($name:ident: $index:literal),+) => {
-        $(#[test]
-        fn $name() {
-            the_server_starts_with_a_generated_file(RELEASES[$index]);
-        })+
-    };
-}
-
-releases! {
-    the_server_of_0_2_12_starts: 0,
-    the_server_of_0_2_24_starts: 1,
-    the_server_of_0_3_5_starts: 2,
-    the_server_of_0_4_7_starts: 3,
-    the_server_of_0_5_4_starts: 4,
-    the_server_of_0_6_1_starts: 5,
-    the_server_of_0_7_3_starts: 6,
-    the_server_of_ogx_1_5_0_starts: 7
-}
+test_each_release!(the_server_starts_with_a_generated_configuration);

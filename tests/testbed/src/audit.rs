@@ -1,7 +1,7 @@
-//! Reads the API server's audit log: which requests a user made.
+//! Reads the requests of a user from the API server's audit log.
 //!
-//! The API server writes a line before it completes an answer, so a test that has its answer finds
-//! the request here. Who is told of a write by a watch may be told before its line is there.
+//! The API server writes the line of a request before it completes the response. A client that has
+//! the response therefore finds its request in the log. A watch event can arrive before the line.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,15 +18,15 @@ pub struct AuditLog {
     file: PathBuf,
 }
 
-/// A moment; what was asked before it is not of interest.
+/// A position in the log, taken at some moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    /// Where the log ended shortly before.
+    /// The size of the log shortly before that moment.
     position: u64,
     at: Timestamp,
 }
 
-/// One request, as the API server saw it.
+/// One request, as the API server logged it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedRequest {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
@@ -43,9 +43,9 @@ pub struct AuditedRequest {
     pub name: String,
     /// Path and query.
     pub uri: String,
-    /// What the client calls itself.
+    /// The `User-Agent` header.
     pub user_agent: String,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub code: u16,
 }
 
@@ -54,43 +54,43 @@ impl AuditLog {
         Self { file }
     }
 
-    /// Now.
+    /// The current position.
     pub fn mark(&self) -> Result<Mark> {
         let position = self.open()?.metadata()?.len();
         let at = Timestamp::now();
         Ok(Mark { position, at })
     }
 
-    /// The requests of one user after a mark, in the order in which they were answered.
+    /// The requests that one user sent after a mark, in the order of their responses.
     ///
-    /// A watch counts when it starts, not when it ends.
+    /// A watch counts once, when it starts.
     pub fn requests(&self, user: &str, since: Mark) -> Result<Vec<AuditedRequest>> {
         let mut text = String::new();
         let mut file = self.open()?;
         file.seek(SeekFrom::Start(since.position))?;
         file.read_to_string(&mut text)?;
-        // The API server may be in the middle of a line.
+        // The API server may be writing a line, so only complete lines count.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         requests_of(user, complete, since.at)
     }
 
     fn open(&self) -> Result<File> {
-        File::open(&self.file).with_context(|| format!("cannot read {}", self.file.display()))
+        File::open(&self.file).with_context(|| format!("failed to read {}", self.file.display()))
     }
 }
 
 fn requests_of(user: &str, lines: &str, since: Timestamp) -> Result<Vec<AuditedRequest>> {
     let mut seen = BTreeSet::new();
     let mut requests = Vec::new();
-    // Most lines are of others, and looking is quicker than reading.
+    // Parsing is slow and most lines belong to other users, so filter by substring first.
     for line in lines.lines().filter(|line| line.contains(user)) {
-        let event: Event = serde_json::from_str(line).context("an audit line is damaged")?;
+        let event: Event = serde_json::from_str(line).context("invalid line in the audit log")?;
         if event.user.username != user || event.request_received_timestamp < since {
             continue;
         }
         let code = event.response_status.code;
-        // A watch has a line when it starts and one when it ends, which may be after another mark;
-        // one that was refused has only the latter.
+        // A watch has a line when it starts and one when it ends, perhaps after a later mark. A
+        // forbidden watch has only the second.
         let is_end_of_watch =
             event.verb == "watch" && event.stage == "ResponseComplete" && code == 200;
         if is_end_of_watch || !seen.insert(event.audit_id) {
@@ -155,7 +155,7 @@ struct ResponseStatus {
 mod tests {
     use super::*;
 
-    /// A line of a request that came in at a second.
+    /// The line of a request that was received at `second`.
     fn line(id: &str, second: i64, user: &str, verb: &str, stage: &str, code: u16) -> String {
         let received = Timestamp::from_second(second).unwrap();
         format!(
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_user_counts_and_only_what_was_asked_since() {
+    fn only_later_requests_of_the_user_count() {
         let lines = [
             line("0", 0, "operator", "patch", "ResponseComplete", 200),
             line("1", 1, "admin", "get", "ResponseComplete", 200),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_counts_once_when_it_starts_and_also_when_it_is_refused() {
+    fn a_watch_counts_once_when_it_starts_or_is_forbidden() {
         let lines = [
             line("0", 1, "operator", "watch", "ResponseComplete", 200),
             line("1", 1, "operator", "watch", "ResponseStarted", 200),

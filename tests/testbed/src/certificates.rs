@@ -1,4 +1,4 @@
-//! A certificate authority for one test run, and what it signs.
+//! A certificate authority for one test run, and the certificates that it signs.
 
 use std::path::Path;
 
@@ -8,37 +8,37 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose,
 };
 
-/// A certificate authority whose certificate and key are PEM text.
+/// A certificate authority, with its certificate and key in PEM.
 #[derive(Debug)]
-pub struct Authority {
+pub struct CertificateAuthority {
     certificate: String,
     key: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate with its private key, both PEM text.
+/// A certificate with its private key, both in PEM.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The certificate, without its issuer's.
+    /// The certificate, without the issuer's certificate.
     pub certificate: String,
     /// The private key, PKCS #8.
     pub key: String,
 }
 
-impl Authority {
-    /// A new authority with a fresh key.
+impl CertificateAuthority {
+    /// Creates an authority with a new key.
     pub fn generate() -> Result<Self> {
         let key = KeyPair::generate()?;
         let certificate = Self::params().self_signed(&key)?.pem();
         Self::from_parts(certificate, key)
     }
 
-    /// Reads an authority that [`Authority::save`] wrote.
+    /// Reads an authority that [`CertificateAuthority::save`] wrote.
     pub fn load(folder: &Path) -> Result<Self> {
         let read = |name: &str| {
             let file = folder.join(name);
             std::fs::read_to_string(&file)
-                .with_context(|| format!("cannot read {}", file.display()))
+                .with_context(|| format!("failed to read {}", file.display()))
         };
         Self::from_parts(read("ca.crt")?, KeyPair::from_pem(&read("ca.key")?)?)
     }
@@ -50,12 +50,12 @@ impl Authority {
         Ok(())
     }
 
-    /// The certificate clients have to trust, as PEM text.
+    /// The certificate that clients must trust, in PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// A certificate for a server that is reached by these names and addresses.
+    /// A certificate for a server with these DNS names and addresses.
     pub fn server(&self, names: &[&str]) -> Result<Identity> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
@@ -64,7 +64,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// A certificate by which Kubernetes knows a user and the group the user is in.
+    /// A client certificate for a Kubernetes user in a group.
     pub fn client(&self, user: &str, group: Option<&str>) -> Result<Identity> {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished_name(user, group);
@@ -86,10 +86,10 @@ impl Authority {
     }
 
     fn from_parts(certificate: String, key: KeyPair) -> Result<Self> {
-        let text = key.serialize_pem();
+        let pem = key.serialize_pem();
         Ok(Self {
             certificate,
-            key: text,
+            key: pem,
             issuer: Issuer::new(Self::params(), key),
         })
     }

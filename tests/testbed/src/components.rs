@@ -1,6 +1,7 @@
-//! How each program of the control plane is started, and what differs from a cluster's settings.
+//! The command lines of the control plane's programs.
 //!
-//! Paths are relative to the folder of the control plane, in which every program runs.
+//! Flags that differ from a production cluster have a comment. Paths are relative to the folder of
+//! the control plane, which is the working directory of every program.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
@@ -10,21 +11,21 @@ use serde_json::json;
 
 use crate::users;
 
-/// The file with one line for each audited request.
+/// The audit log: one line per request.
 pub(crate) const AUDIT_FILE: &str = "audit.log";
 
-/// The only node; kwok plays its kubelet.
+/// The only node. kwok simulates its kubelet.
 pub(crate) const NODE: &str = "simulated";
 
 pub(crate) async fn create_node(admin: &Client) -> Result<()> {
-    let room = json!({"cpu": "100000", "memory": "1000Ti", "pods": "100000"});
+    let capacity = json!({"cpu": "100000", "memory": "1000Ti", "pods": "100000"});
     let node = serde_json::from_value(json!({
         "metadata": {
             "name": NODE,
             "annotations": {"kwok.x-k8s.io/node": "fake"},
             "labels": {"kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux"},
         },
-        "status": {"allocatable": room, "capacity": room},
+        "status": {"allocatable": capacity, "capacity": capacity},
     }))?;
     Api::<Node>::all(admin.clone())
         .create(&PostParams::default(), &node)
@@ -42,7 +43,7 @@ pub(crate) fn is_ready(node: &Node) -> bool {
         .any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
-/// One line for each request of anyone but the control plane itself.
+/// Logs every request that does not come from the control plane itself.
 pub(crate) fn audit_policy() -> serde_json::Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -69,7 +70,7 @@ pub(crate) fn etcd_arguments(port: u16, peer_port: u16) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // The data dies with the test.
+        // The data is deleted after the test, so it need not survive a crash.
         "--unsafe-no-fsync".into(),
     ]
 }
@@ -84,7 +85,7 @@ pub(crate) fn api_server_arguments(port: u16, etcd_port: u16) -> Vec<String> {
         [
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
-            // No pod reaches the API server, and a loopback address is not allowed in endpoints.
+            // No pod connects to the API server, and endpoints must not have a loopback address.
             "--endpoint-reconciler-type=none",
             "--tls-cert-file=server.crt",
             "--tls-private-key-file=server.key",
@@ -98,12 +99,13 @@ pub(crate) fn api_server_arguments(port: u16, etcd_port: u16) -> Vec<String> {
             "--allow-privileged=true",
             // A loaded machine delays the simulated node's heartbeat; its pods must stay ready.
             "--disable-admission-plugins=TaintNodesByCondition",
-            // As on OpenShift: an owner is named only by who may write its finalizers.
+            // As on OpenShift: setting an owner reference needs permission to update the owner's
+            // finalizers.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
             "--audit-policy-file=audit-policy.json",
-            // A request is in the log before its answer is complete, so that tests can count.
+            // Write the line of a request before its response is complete, so that tests can count.
             "--audit-log-mode=blocking",
-            // Rotation would move lines that a test has yet to read.
+            // Rotation would move lines that a test has not read yet.
             "--audit-log-maxsize=10000",
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",

@@ -1,8 +1,10 @@
-//! Starts and stops the programs of a Kubernetes control plane.
+//! Starts and stops the processes of a Kubernetes control plane.
 //!
-//! In: a release and an empty folder. Out: a running API server with a real authority, RBAC and an
-//! audit log, and a [`State`] file by which another process finds it. Settings that differ from a
-//! cluster's have their reason beside them.
+//! In: a release and an empty folder. Out: a running API server with its own certificate authority,
+//! RBAC and an audit log, and a [`State`] file with which another process can connect.
+
+mod folder;
+mod state;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,101 +17,44 @@ use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::Api;
 use kube::{Client, Config};
 use rcgen::KeyPair;
-use serde::{Deserialize, Serialize};
 
-use crate::certificates::Authority;
+use crate::certificates::CertificateAuthority;
 use crate::components;
-use crate::process::{Daemon, Running, Watchdog};
+use crate::process::{Daemon, Watchdog};
 use crate::toolchain::{self, Release, Tool};
 use crate::users;
 use crate::wait::eventually;
 
-const STATE_FILE: &str = "state.json";
+pub(crate) use folder::keeps_data;
+use folder::{create_private_folder, discard_folder, remove_folder};
+pub use state::{State, SuspendedProcess};
 
 const ETCD: &str = "etcd";
 const API_SERVER: &str = "kube-apiserver";
 
-/// A loaded two-core machine takes eight seconds; the rest is for worse ones.
+/// A busy machine with two cores needs eight seconds. The rest is a margin for slower ones.
 const START_DEADLINE: Duration = Duration::from_secs(180);
 
-/// How to reach a control plane that another process started.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct State {
-    /// The folder with certificates, kubeconfig files and logs.
-    pub folder: PathBuf,
-    /// The address of the API server.
-    pub server: String,
-    /// The Kubernetes version, such as `v1.36.3`.
-    pub version: String,
-    /// Whether controllers, scheduler and a simulated node run.
-    pub has_controllers: bool,
-    /// Where `kubectl` is.
-    pub kubectl: PathBuf,
-    /// What runs, in the order in which it was started.
-    running: Vec<Running>,
-}
-
-impl State {
-    /// Reads a state file.
-    pub fn load(file: &Path) -> Result<Self> {
-        let text = fs::read_to_string(file)
-            .with_context(|| format!("no control plane has its state in {}", file.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))
-    }
-
-    /// Where the state of the control plane in a folder is.
-    pub fn file(folder: &Path) -> PathBuf {
-        folder.join(STATE_FILE)
-    }
-
-    /// Holds etcd still until the answer is dropped: whoever writes has to wait.
-    pub fn hold_etcd(&self) -> Result<Held> {
-        let etcd = self.running.iter().find(|one| one.name == ETCD);
-        let etcd = etcd.context("this control plane runs without etcd")?;
-        etcd.suspend()?;
-        Ok(Held(etcd.clone()))
-    }
-
-    /// Ends every program, the API server before etcd, and removes the folder.
-    pub fn stop(&self) -> Result<()> {
-        for program in self.running.iter().rev() {
-            program.kill()?;
-        }
-        discard_folder(&self.folder)
-    }
-}
-
-/// A program that stands still until this is dropped.
-#[derive(Debug)]
-pub struct Held(Running);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ = self.0.resume();
-    }
-}
-
-/// A control plane that ends when dropped.
+/// A control plane that stops when dropped.
 #[derive(Debug)]
 pub struct ControlPlane {
     state: State,
-    /// In the order in which they were started.
+    /// In the order of their start.
     daemons: Vec<Daemon>,
     watchdog: Option<Watchdog>,
 }
 
 impl ControlPlane {
-    /// Starts a control plane in `folder`, which is made. Builds what is missing first.
+    /// Builds missing binaries, creates `folder` and starts a control plane in it.
     pub async fn start(release: Release, folder: &Path) -> Result<Self> {
         let cache = toolchain::cache_dir()?;
-        // Building takes minutes and must not stop the runtime of whoever waits for it.
+        // A build takes minutes and must not block the runtime.
         let built = tokio::task::spawn_blocking(move || {
             toolchain::ensure_built(&cache, Tool::of_control_plane(release))
         });
         let binaries = built.await??;
 
-        // A port found free can be taken before it is used, so there is a second try.
+        // Another process can take a free port before it is used, so try twice.
         match Self::start_once(release, &binaries, folder).await {
             Err(error) if format!("{error:#}").contains("address already in use") => {
                 Self::start_once(release, &binaries, folder).await
@@ -118,12 +63,12 @@ impl ControlPlane {
         }
     }
 
-    /// What another process needs to connect.
+    /// The state that another process needs to connect.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Lets the programs outlive this process; [`State::stop`] ends them.
+    /// Lets the processes outlive this one. [`State::stop`] stops them.
     pub fn release(mut self) -> State {
         for daemon in self.daemons.drain(..) {
             daemon.release();
@@ -134,17 +79,18 @@ impl ControlPlane {
         self.state.clone()
     }
 
-    /// Ends the API server without warning, starts it again, and waits until it is ready.
+    /// Kills the API server, starts it again and waits until it is ready.
     pub async fn restart_api_server(&mut self) -> Result<()> {
-        let is_api_server = |running: &Running| running.name == API_SERVER;
-        let all = self.daemons.iter_mut().zip(&mut self.state.running);
-        let found = all.into_iter().find(|(_, running)| is_api_server(running));
-        let (daemon, running) = found.context("this control plane runs without an API server")?;
+        let all = self.daemons.iter_mut().zip(&mut self.state.processes);
+        let found = all
+            .into_iter()
+            .find(|(_, process)| process.name == API_SERVER);
+        let (daemon, process) = found.context("this control plane has no API server process")?;
         if let Some(watchdog) = &mut self.watchdog {
-            watchdog.forget(daemon)?;
+            watchdog.unwatch(daemon)?;
         }
         daemon.restart()?;
-        *running = daemon.running().clone();
+        *process = daemon.handle().clone();
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.watch(daemon)?;
         }
@@ -161,7 +107,7 @@ impl ControlPlane {
                 .position(|t| *t == tool);
             wanted
                 .and_then(|i| binaries.get(i))
-                .with_context(|| format!("{tool} is missing"))
+                .with_context(|| format!("{tool} is not part of this control plane"))
         };
         let ports = free_ports(3)?;
         let [api_port, etcd_port, peer_port] = [ports[0], ports[1], ports[2]];
@@ -180,7 +126,7 @@ impl ControlPlane {
                 version: version_of(release, binary(Tool::KubeApiserver(release))?)?,
                 has_controllers: release == Release::Newest,
                 kubectl: binary(Tool::Kubectl)?.clone(),
-                running: Vec::new(),
+                processes: Vec::new(),
                 folder: folder.clone(),
             },
             daemons: Vec::new(),
@@ -235,12 +181,12 @@ impl ControlPlane {
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.watch(&daemon)?;
         }
-        self.state.running.push(daemon.running().clone());
+        self.state.processes.push(daemon.handle().clone());
         self.daemons.push(daemon);
         Ok(())
     }
 
-    /// A client for the administrator, once the API server says that it is ready.
+    /// Waits until the API server is ready, and returns a client for `admin`.
     async fn until_ready(&mut self) -> Result<Client> {
         let client = client(&users::kubeconfig(&self.state.folder, "admin")?).await?;
         let deadline = Instant::now() + START_DEADLINE;
@@ -260,21 +206,22 @@ impl ControlPlane {
         }
     }
 
-    /// The node is ready when kwok works; the account exists when the controller manager does.
+    /// Waits until the node is ready, which shows that kwok works, and until the default service
+    /// account exists, which shows that the controller manager works.
     async fn until_controllers_work(&mut self, admin: &Client) -> Result<()> {
         let nodes = Api::<Node>::all(admin.clone());
         let accounts = Api::<ServiceAccount>::namespaced(admin.clone(), "default");
-        let works = async {
+        let ready = async {
             eventually(&nodes, components::NODE, START_DEADLINE, "ready", |node| {
                 node.is_some_and(components::is_ready)
             })
             .await?;
-            eventually(&accounts, "default", START_DEADLINE, "made", |a| {
+            eventually(&accounts, "default", START_DEADLINE, "created", |a| {
                 a.is_some()
             })
             .await
         };
-        let outcome = works.await;
+        let outcome = ready.await;
         for daemon in &mut self.daemons {
             daemon.check_alive()?;
         }
@@ -284,21 +231,21 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // The API server before etcd: last started, first ended.
+        // Stop in reverse order: the API server before etcd.
         while let Some(daemon) = self.daemons.pop() {
             drop(daemon);
         }
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
-            // What cannot be removed now is in a folder for temporary files.
+            // If this fails, the folder remains among the temporary files.
             let _ = discard_folder(&self.state.folder);
         }
     }
 }
 
-/// A client with the identity that a kubeconfig file gives.
+/// A client for a kubeconfig file.
 ///
-/// It belongs to the runtime it was made in, so it is never shared between tests.
+/// It works only in the runtime that creates it, so tests never share one.
 pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     let read = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(read, &Default::default()).await?;
@@ -306,9 +253,9 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
 }
 
 fn write_certificates(folder: &Path) -> Result<()> {
-    let authority = Authority::generate()?;
+    let authority = CertificateAuthority::generate()?;
     authority.save(folder)?;
-    // 10.0.0.1 is the address of the service `kubernetes`.
+    // 10.0.0.1 is the address of the `kubernetes` Service.
     let names = [
         "127.0.0.1",
         "localhost",
@@ -324,7 +271,7 @@ fn write_certificates(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The version of the binary, which is not ours when it comes from `KUBEBUILDER_ASSETS`.
+/// The version of the binary. One from `KUBEBUILDER_ASSETS` can differ from the pinned version.
 fn version_of(release: Release, api_server: &Path) -> Result<String> {
     let output = std::process::Command::new(api_server)
         .arg("--version")
@@ -337,7 +284,7 @@ fn version_of(release: Release, api_server: &Path) -> Result<String> {
 }
 
 fn free_ports(count: usize) -> Result<Vec<u16>> {
-    // Held together, so that they differ.
+    // Bind all of them before closing any, so that they differ.
     let listeners: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
         .collect::<std::io::Result<_>>()?;
@@ -346,35 +293,4 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
         .map(|l| Ok(l.local_addr()?.port()))
         .collect::<Result<_>>()?;
     Ok(ports.into_iter().collect())
-}
-
-fn create_private_folder(folder: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("cannot make {}", folder.display()))
-}
-
-/// Whether what a test leaves behind is to be looked at afterwards.
-pub(crate) fn keeps_data() -> bool {
-    std::env::var_os("LLSD_TESTBED_KEEP").is_some()
-}
-
-fn discard_folder(folder: &Path) -> Result<()> {
-    if keeps_data() {
-        Ok(())
-    } else {
-        remove_folder(folder)
-    }
-}
-
-fn remove_folder(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,4 +1,4 @@
-//! Runs a command line program for a test and returns what it said.
+//! Runs a command for a test and returns its exit status and output.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// No command of a test takes longer unless it hangs.
+/// A command that runs longer is hanging.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A command to run.
@@ -19,12 +19,12 @@ pub struct Invocation {
     input: Vec<u8>,
 }
 
-/// What a command that ended has said.
+/// The exit status and output of a command.
 #[derive(Debug, Clone)]
 pub struct Finished {
     /// The command line.
     pub command: String,
-    /// The exit status; `None` when it was ended by a signal.
+    /// The exit status; `None` if a signal ended the command.
     pub code: Option<i32>,
     /// Its standard output.
     pub stdout: String,
@@ -33,7 +33,7 @@ pub struct Finished {
 }
 
 impl Invocation {
-    /// A program with no arguments yet; it dies with the test.
+    /// A program without arguments. It is killed when the test ends.
     pub fn new(program: &Path) -> Self {
         let mut command = Command::new(program);
         command
@@ -62,19 +62,20 @@ impl Invocation {
         self.args(["--namespace", namespace])
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// What it reads from its standard input; nothing otherwise.
+    /// Sets its standard input, which is empty otherwise.
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
         self
     }
 
-    /// Runs it to its end. A refusal is an answer, not an error: see [`Finished::success`].
+    /// Runs the command until it exits. A non-zero exit status is not an error here: see
+    /// [`Finished::success`].
     pub async fn run(self) -> Result<Finished> {
         let Self { mut command, input } = self;
         let shown = show(&command);
@@ -92,8 +93,8 @@ impl Invocation {
         };
         let output = tokio::time::timeout(DEADLINE, run)
             .await
-            .with_context(|| format!("`{shown}` did not end within {DEADLINE:?}"))?
-            .with_context(|| format!("cannot run `{shown}`"))?;
+            .with_context(|| format!("`{shown}` did not exit within {DEADLINE:?}"))?
+            .with_context(|| format!("failed to run `{shown}`"))?;
         Ok(Finished {
             command: shown,
             code: output.status.code(),
@@ -104,7 +105,7 @@ impl Invocation {
 }
 
 impl Finished {
-    /// Its standard output if it exited with 0, otherwise an error with all it said.
+    /// The standard output if the exit status is 0; otherwise an error with all output.
     pub fn success(self) -> Result<String> {
         if self.code == Some(0) {
             return Ok(self.stdout);
@@ -116,16 +117,16 @@ impl Finished {
             stderr,
         } = self;
         let code = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
-        bail!("`{command}` ended with {code}\n{stdout}{stderr}")
+        bail!("`{command}` exited with {code}\n{stdout}{stderr}")
     }
 
-    /// Its standard error if it failed, otherwise an error with what it printed.
+    /// The standard error if the exit status is not 0; otherwise an error with its output.
     pub fn failure(self) -> Result<String> {
         if self.code != Some(0) {
             return Ok(self.stderr);
         }
         bail!(
-            "`{}` was expected to fail but printed\n{}",
+            "`{}` must fail, but it succeeded and printed\n{}",
             self.command,
             self.stdout
         )

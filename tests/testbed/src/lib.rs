@@ -1,9 +1,9 @@
-//! Real parts for tests, on loopback: a Kubernetes control plane and an OCI registry.
+//! Runs a Kubernetes control plane and an OCI registry on loopback, for tests.
 //!
-//! A test asks for [`Testbed::shared`] and takes a namespace of its own; the first caller starts
-//! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, or connects to the ones
-//! that `cargo xtask control-plane up` left running. Nodes are simulated, containers do not run;
-//! everything that the control plane does is real.
+//! A test calls [`Testbed::shared`] and creates a namespace of its own. The first call starts etcd,
+//! kube-apiserver, kube-controller-manager, kube-scheduler and kwok, or connects to the ones that
+//! `cargo xtask control-plane up` started. The control plane is real. The node is simulated: pods
+//! become ready, but no container runs.
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -14,15 +14,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing here listens on or talks to anything but 127.0.0.1. Processes are ended by their own id,
-//! also when the test process dies.
+//! Everything listens on and connects to 127.0.0.1 only. Processes are killed by process id, also
+//! when the test process is killed.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `LLSD_CACHE` | where binaries are kept; otherwise `$XDG_CACHE_HOME/llsd` or `~/.cache/llsd` |
-//! | `KUBEBUILDER_ASSETS` | a folder whose binaries are used instead of building them |
+//! | `LLSD_CACHE` | the folder for built binaries; otherwise `$XDG_CACHE_HOME/llsd` or `~/.cache/llsd` |
+//! | `KUBEBUILDER_ASSETS` | a folder with binaries to use instead of building them |
 //! | `LLSD_TESTBED`, `LLSD_TESTBED_OLDEST` | the state file of a running control plane to connect to |
-//! | `LLSD_TESTBED_KEEP` | when set, namespaces, logs and data outlive the test |
+//! | `LLSD_TESTBED_KEEP` | when set, namespaces, logs and data are not deleted after the test |
 
 mod audit;
 mod certificates;
@@ -39,8 +39,8 @@ mod users;
 mod wait;
 
 pub use audit::{AuditLog, AuditedRequest, Mark};
-pub use certificates::{Authority, Identity};
-pub use control_plane::{ControlPlane, Held, State};
+pub use certificates::{CertificateAuthority, Identity};
+pub use control_plane::{ControlPlane, State, SuspendedProcess};
 pub use invocation::{Finished, Invocation};
 pub use namespace::Namespace;
 pub use registry::{Access, Registry, RegistryOptions, RegistryRequest};

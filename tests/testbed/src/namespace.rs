@@ -1,4 +1,4 @@
-//! A namespace that belongs to one test.
+//! A namespace for one test.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use crate::control_plane::keeps_data;
 use crate::testbed::Testbed;
 use crate::wait::eventually;
 
-/// A namespace with a name nobody else has, deleted when dropped.
+/// A namespace with a generated name, deleted when dropped.
 ///
-/// Deletion is asked for, not waited for: the controllers finish it while other tests run.
+/// `drop` requests the deletion and does not wait for it. The controllers finish it while other
+/// tests run.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -34,11 +35,15 @@ impl Namespace {
         let created = api.create(&PostParams::default(), &namespace).await?;
         let name = created.metadata.name.unwrap_or_default();
         if testbed.state().has_controllers {
-            // Pods are refused until their service account is there.
+            // The API server rejects pods until the default service account exists.
             let accounts = Api::<core::ServiceAccount>::namespaced(admin, &name);
-            eventually(&accounts, "default", Duration::from_secs(60), "made", |a| {
-                a.is_some()
-            })
+            eventually(
+                &accounts,
+                "default",
+                Duration::from_secs(60),
+                "created",
+                |a| a.is_some(),
+            )
             .await?;
         }
         Ok(Self {
@@ -66,8 +71,8 @@ impl Drop for Namespace {
         if keeps_data() {
             return;
         }
-        // Dropping is not async and the test's runtime may be ending, so the request has a thread
-        // and a runtime of its own.
+        // `drop` is not async and the test's runtime may be shutting down, so the request runs in
+        // its own thread and runtime.
         let (name, kubeconfig) = (self.name.clone(), self.kubeconfig.clone());
         let request = std::thread::spawn(move || -> Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -80,7 +85,7 @@ impl Drop for Namespace {
                 Ok(())
             })
         });
-        // A namespace that stays is a nuisance, not a failure of the test.
+        // A failed deletion does not fail the test.
         let _ = request.join();
     }
 }

@@ -1,7 +1,7 @@
-//! `testbed playground`: a cluster to try things in, until Ctrl-C.
+//! `testbed playground`: a cluster to try `llsd` in, until Ctrl-C.
 //!
-//! In: the binary `llsd` and resources. Out: a control plane, a registry and an operator on loopback, the
-//! resources applied and ready, and commands to go on with on standard output. Everything ends with
+//! In: the `llsd` binary and manifests. Out: a control plane, a registry and an operator on loopback,
+//! the resources applied and ready, and example commands on standard output. Everything stops with
 //! this process.
 
 use std::fs::{self, File};
@@ -15,19 +15,19 @@ use llsd_testbed::{Registry, RegistryOptions, Testbed};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The operator compiles its plugins first, which an unoptimised build does slowly.
+/// The operator first compiles its plugins, which is slow in an unoptimised build.
 const READY_WITHIN: &str = "--timeout=300s";
 
-/// Starts everything, says how to use it, and waits to be told to end.
+/// Starts everything, prints how to use it, and waits for SIGINT or SIGTERM.
 pub(crate) async fn run(llsd: &Path, resources: &[PathBuf]) -> Result<()> {
-    // Asked for first, so that a signal during the start is an orderly end as well.
+    // Install the handlers first, so that a signal during the start also stops everything.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let session = async {
         let playground = Playground::start(llsd).await?;
         playground.apply(resources).await?;
-        crate::print_line(&playground.introduction());
-        playground.operator_ends().await
+        crate::print_line(&playground.usage());
+        playground.until_operator_exits().await
     };
     tokio::select! {
         ended = session => ended,
@@ -40,7 +40,7 @@ struct Playground {
     testbed: Testbed,
     registry: Registry,
     operator: Child,
-    /// On PATH: kubectl, llsd, and llsd as kubectl's plugin.
+    /// A folder for PATH with kubectl, llsd and the kubectl plugin.
     bin: PathBuf,
     log: PathBuf,
 }
@@ -53,7 +53,7 @@ impl Playground {
         let bin = folder.join("bin");
         fs::create_dir(&bin)?;
         let llsd = fs::canonicalize(llsd)
-            .with_context(|| format!("there is no llsd at {}", llsd.display()))?;
+            .with_context(|| format!("llsd binary not found at {}", llsd.display()))?;
         symlink(&testbed.state().kubectl, bin.join("kubectl"))?;
         for name in ["llsd", "kubectl-llsd"] {
             symlink(&llsd, bin.join(name))?;
@@ -76,7 +76,7 @@ impl Playground {
         })
     }
 
-    /// Applies every file and waits until what is in it is ready.
+    /// Applies every manifest and waits until all resources are ready.
     async fn apply(&self, resources: &[PathBuf]) -> Result<()> {
         let kubectl = || self.testbed.kubectl("admin");
         let definition = "crd/llamastackdistributions.llamastack.io";
@@ -101,25 +101,30 @@ impl Playground {
             READY_WITHIN,
         ]);
         let waited = ready.run().await?.success();
-        waited.with_context(|| format!("the operator's log is\n{}", self.log_text()))?;
+        waited.with_context(|| {
+            format!(
+                "the resources did not become ready; operator log:\n{}",
+                self.log_text()
+            )
+        })?;
         Ok(())
     }
 
-    fn introduction(&self) -> String {
+    fn usage(&self) -> String {
         let folder = &self.testbed.state().folder;
         format!(
             "\
 Ready. In another terminal:
 
   export KUBECONFIG='{kubeconfig}' PATH='{bin}':\"$PATH\"
-  kubectl get llsd                       # the resources, and how they are
-  kubectl describe llsd minimal          # one of them, with its conditions and events
+  kubectl get llsd                       # list the resources and their state
+  kubectl describe llsd minimal          # one resource, with its conditions and events
   kubectl edit llsd minimal              # change something and look again
-  llsd render -f samples/minimal.yaml    # the server's file, without a cluster
-  kubectl apply -f samples/tools.yaml    # more to try; this one waits for a Secret and says so
+  llsd render -f samples/minimal.yaml    # the generated server configuration, without a cluster
+  kubectl apply -f samples/tools.yaml    # more to try: this one waits for a Secret
 
-registry: {registry} (plain HTTP, open), operator's log: {log}
-Ctrl-C ends and removes everything.",
+registry: {registry} (plain HTTP, no authentication), operator log: {log}
+Ctrl-C stops and removes everything.",
             kubeconfig = folder.join("admin.kubeconfig").display(),
             bin = self.bin.display(),
             registry = self.registry.host(),
@@ -127,11 +132,11 @@ Ctrl-C ends and removes everything.",
         )
     }
 
-    /// Returns, with its log, only when the operator ends by itself.
-    async fn operator_ends(mut self) -> Result<()> {
+    /// Returns only if the operator exits by itself, with an error that holds its log.
+    async fn until_operator_exits(mut self) -> Result<()> {
         let status = self.operator.wait().await?;
         bail!(
-            "the operator ended with {status}; its log is\n{}",
+            "the operator exited with {status}; its log:\n{}",
             self.log_text()
         )
     }

@@ -1,8 +1,8 @@
-//! Starts background programs and makes sure that they end.
+//! Starts background processes and makes sure that they are stopped.
 //!
-//! A program is ended by its own id, with SIGKILL: kube-apiserver ignores SIGTERM once etcd is
-//! gone, and nothing here has state worth saving. A [`Watchdog`] ends the programs of a test
-//! process that was killed.
+//! A process is killed by its id with SIGKILL: kube-apiserver ignores SIGTERM once etcd has exited,
+//! and no process has data that must be saved. A [`Watchdog`] stops the processes of a test process
+//! that was killed.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -14,43 +14,43 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-/// A running program, as another process needs to know it.
+/// What another process needs to signal a running process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Running {
+pub(crate) struct ProcessHandle {
     pub(crate) name: String,
     pub(crate) pid: u32,
-    /// The program file, to tell the process from a later one with the same id.
+    /// The executable, to recognise that the id was reused by another process.
     pub(crate) program: PathBuf,
 }
 
-impl Running {
-    /// Ends the process if it is still the one that was started.
+impl ProcessHandle {
+    /// Kills the process, if it still runs the same executable.
     pub(crate) fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL)
     }
 
-    /// Stops the process where it is, until it is [resumed](Self::resume).
+    /// Suspends the process until it is [resumed](Self::resume).
     pub(crate) fn suspend(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets the process go on.
+    /// Resumes the process.
     pub(crate) fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
-            bail!("{} has the impossible process id {}", self.name, self.pid);
+            bail!("{} has the invalid process id {}", self.name, self.pid);
         };
-        // Where there is no /proc the id alone has to do.
+        // Without /proc the executable cannot be checked.
         if Path::new("/proc/self/exe").exists() && !self.is_same_program() {
             return Ok(());
         }
         match rustix::process::kill_process(pid, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => {
-                Err(error).with_context(|| format!("cannot signal {} ({})", self.name, self.pid))
+                Err(error).with_context(|| format!("failed to signal {} ({})", self.name, self.pid))
             }
         }
     }
@@ -61,10 +61,10 @@ impl Running {
     }
 }
 
-/// A program that this process started and ends when dropped, unless it was released.
+/// A child process that is killed when dropped, unless it was released.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    running: Running,
+    handle: ProcessHandle,
     arguments: Vec<String>,
     folder: PathBuf,
     log: PathBuf,
@@ -72,7 +72,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` in a process group of its own, with its output in `<folder>/<name>.log`.
+    /// Starts `program` in its own process group, with its output in `<folder>/<name>.log`.
     pub(crate) fn start(
         name: &str,
         program: &Path,
@@ -90,14 +90,14 @@ impl Daemon {
             // Ctrl-C in a terminal must not reach etcd before the API server.
             .process_group(0)
             .spawn()
-            .with_context(|| format!("cannot run {}", program.display()))?;
-        let running = Running {
+            .with_context(|| format!("failed to run {}", program.display()))?;
+        let handle = ProcessHandle {
             name: name.to_owned(),
             pid: child.id(),
             program: program.to_owned(),
         };
         Ok(Self {
-            running,
+            handle,
             arguments: arguments.to_vec(),
             folder: folder.to_owned(),
             log,
@@ -105,22 +105,22 @@ impl Daemon {
         })
     }
 
-    /// Ends the program without warning and starts it again, in the same place.
+    /// Kills the process and starts it again in the same folder.
     pub(crate) fn restart(&mut self) -> Result<()> {
         if let Some(child) = &mut self.child {
             child.kill()?;
             child.wait()?;
         }
-        let Running { name, program, .. } = self.running.clone();
+        let ProcessHandle { name, program, .. } = self.handle.clone();
         *self = Self::start(&name, &program, &self.arguments, &self.folder)?;
         Ok(())
     }
 
-    pub(crate) fn running(&self) -> &Running {
-        &self.running
+    pub(crate) fn handle(&self) -> &ProcessHandle {
+        &self.handle
     }
 
-    /// Fails with the end of the log when the program has ended by itself.
+    /// Fails with the end of the log if the process has exited.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         let Some(child) = &mut self.child else {
             return Ok(());
@@ -132,12 +132,12 @@ impl Daemon {
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
         bail!(
-            "{} ended with {status}; its log ends with:\n{tail}",
-            self.running.name
+            "{} exited with {status}; the end of its log:\n{tail}",
+            self.handle.name
         )
     }
 
-    /// Lets the program outlive this process.
+    /// Lets the process outlive this one.
     pub(crate) fn release(mut self) {
         self.child = None;
     }
@@ -146,17 +146,17 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // An error means that it has ended already.
+            // An error means that the process has exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Ends the programs it was told about, last one first, when the process that made it is gone.
+/// Kills the watched processes, last one first, when the process that created it has exited.
 ///
-/// It is a shell that reads process ids from a pipe: the kernel closes the pipe however this
-/// process ends, and the shell then kills what it has read and removes the folder.
+/// It is a shell that reads process ids from a pipe. The kernel closes the pipe however this process
+/// exits. The shell then kills the processes and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shell: Child,
@@ -167,14 +167,14 @@ impl Watchdog {
 pids=
 while read -r pid; do
   case $pid in
-    -*) kept=; for one in $pids; do [ "-$one" = "$pid" ] || kept="$kept $one"; done; pids=$kept ;;
+    -*) rest=; for one in $pids; do [ "-$one" = "$pid" ] || rest="$rest $one"; done; pids=$rest ;;
     *) pids="$pid $pids" ;;
   esac
 done
 for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
 [ -z "$1" ] || rm -rf -- "$1""#;
 
-    /// `remove` is a folder to delete once the programs have ended.
+    /// `remove` is a folder to delete after the processes were killed.
     pub(crate) fn start(remove: Option<&Path>) -> Result<Self> {
         let shell = Command::new("sh")
             .args(["-c", Self::SCRIPT, "watchdog"])
@@ -185,31 +185,31 @@ for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .context("cannot run sh")?;
+            .context("failed to run sh")?;
         Ok(Self { shell })
     }
 
     pub(crate) fn watch(&mut self, daemon: &Daemon) -> Result<()> {
-        self.tell(&daemon.running.pid.to_string())
+        self.send(&daemon.handle.pid.to_string())
     }
 
-    /// Leaves alone a program that ends: its id may soon be another one's.
-    pub(crate) fn forget(&mut self, daemon: &Daemon) -> Result<()> {
-        self.tell(&format!("-{}", daemon.running.pid))
+    /// Stops watching a process that is about to exit, because its id may be reused.
+    pub(crate) fn unwatch(&mut self, daemon: &Daemon) -> Result<()> {
+        self.send(&format!("-{}", daemon.handle.pid))
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn send(&mut self, line: &str) -> Result<()> {
         let pipe = self
             .shell
             .stdin
             .as_mut()
             .context("the watchdog has no pipe")?;
-        writeln!(pipe, "{line}").context("the watchdog has ended")
+        writeln!(pipe, "{line}").context("the watchdog has exited")
     }
 
-    /// Calls the watchdog off; the caller has ended the programs itself, or wants them to stay.
+    /// Stops the watchdog without killing the processes.
     pub(crate) fn dismiss(mut self) {
-        // The shell must not see the pipe close, so it goes first.
+        // Kill the shell before the pipe closes, because it acts on the closed pipe.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -230,9 +230,9 @@ mod tests {
         .unwrap()
     }
 
-    fn ends(running: &Running) -> bool {
+    fn exits(handle: &ProcessHandle) -> bool {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while running.is_same_program() {
+        while handle.is_same_program() {
             if Instant::now() > deadline {
                 return false;
             }
@@ -242,73 +242,73 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_daemon_has_ended() {
+    fn dropping_a_daemon_kills_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let daemon = sleeper(folder.path());
-        let running = daemon.running().clone();
-        assert!(running.is_same_program());
+        let handle = daemon.handle().clone();
+        assert!(handle.is_same_program());
         drop(daemon);
-        assert!(ends(&running));
+        assert!(exits(&handle));
     }
 
     #[test]
-    fn a_released_daemon_lives_until_it_is_killed_by_id() {
+    fn a_released_daemon_runs_until_its_handle_kills_it() {
         let folder = tempfile::tempdir().unwrap();
         let daemon = sleeper(folder.path());
-        let running = daemon.running().clone();
+        let handle = daemon.handle().clone();
         daemon.release();
-        assert!(running.is_same_program());
-        running.kill().unwrap();
-        assert!(ends(&running));
+        assert!(handle.is_same_program());
+        handle.kill().unwrap();
+        assert!(exits(&handle));
     }
 
     #[test]
-    fn a_process_that_runs_another_program_is_left_alone() {
+    fn a_process_that_runs_another_executable_is_not_killed() {
         let folder = tempfile::tempdir().unwrap();
         let mut daemon = sleeper(folder.path());
-        let impostor = Running {
+        let impostor = ProcessHandle {
             program: "/bin/sh".into(),
-            ..daemon.running().clone()
+            ..daemon.handle().clone()
         };
         impostor.kill().unwrap();
         daemon.check_alive().unwrap();
     }
 
     #[test]
-    fn the_watchdog_ends_programs_and_removes_the_folder_when_its_maker_is_gone() {
+    fn the_watchdog_kills_processes_and_removes_the_folder_when_its_creator_exits() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("run");
         fs::create_dir(&folder).unwrap();
         let daemon = sleeper(&folder);
-        let running = daemon.running().clone();
+        let handle = daemon.handle().clone();
         let mut watchdog = Watchdog::start(Some(&folder)).unwrap();
         watchdog.watch(&daemon).unwrap();
         daemon.release();
-        // What the kernel does with the pipe of a process that ended.
+        // The kernel closes the pipe like this when the process exits.
         drop(watchdog.shell.stdin.take());
         assert!(watchdog.shell.wait().is_ok());
-        assert!(ends(&running));
+        assert!(exits(&handle));
         assert!(!folder.exists());
     }
 
     #[test]
-    fn a_restarted_program_is_another_process_and_the_former_is_forgotten() {
+    fn a_restarted_daemon_has_a_new_process_and_can_be_unwatched() {
         let folder = tempfile::tempdir().unwrap();
         let mut daemon = sleeper(folder.path());
         let mut watchdog = Watchdog::start(None).unwrap();
         watchdog.watch(&daemon).unwrap();
-        let former = daemon.running().clone();
+        let old_handle = daemon.handle().clone();
         daemon.restart().unwrap();
-        assert!(!former.is_same_program());
+        assert!(!old_handle.is_same_program());
         watchdog.watch(&daemon).unwrap();
-        watchdog.forget(&daemon).unwrap();
+        watchdog.unwatch(&daemon).unwrap();
         drop(watchdog.shell.stdin.take());
         assert!(watchdog.shell.wait().is_ok());
         daemon.check_alive().unwrap();
     }
 
     #[test]
-    fn a_program_that_ended_is_reported_with_its_log() {
+    fn a_daemon_that_exited_is_reported_with_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["-c".to_owned(), "echo no such flag; exit 3".to_owned()];
         let mut daemon =

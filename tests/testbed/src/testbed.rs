@@ -1,4 +1,4 @@
-//! What a test holds: one control plane, seen by any of its users.
+//! A control plane as tests use it: clients, kubectl, users and namespaces.
 
 use std::path::{Path, PathBuf};
 
@@ -16,20 +16,20 @@ use crate::users;
 
 /// A running control plane.
 ///
-/// Users are `admin`, who may do everything, `operator`, who may do what a test grants, and those
-/// added with [`Testbed::add_user`].
+/// Its users are `admin`, who may do everything, `operator`, who has no permissions until a test
+/// grants them, and those added with [`Testbed::add_user`].
 #[derive(Debug)]
 pub struct Testbed {
     state: State,
-    /// Absent when another process started it.
+    /// `None` if another process started it.
     owned: Option<Mutex<ControlPlane>>,
 }
 
 impl Testbed {
-    /// The control plane of the newest release that all tests of a run share.
+    /// The shared control plane of the newest release.
     ///
-    /// It is the one whose state file `LLSD_TESTBED` names, otherwise one that this process starts
-    /// and that ends with the process.
+    /// Connects to the one whose state file `LLSD_TESTBED` names. Otherwise starts one, which stops
+    /// with this process.
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<Testbed> = OnceCell::const_new();
         SHARED
@@ -37,10 +37,10 @@ impl Testbed {
             .await
     }
 
-    /// The API server of the oldest release that all tests of a run share: no controllers, so
-    /// Deployments make no pods and namespaces stay.
+    /// The shared API server of the oldest release. It runs without controllers, so Deployments
+    /// create no pods and namespaces are not deleted.
     ///
-    /// It is the one whose state file `LLSD_TESTBED_OLDEST` names, otherwise one of this process.
+    /// Connects to the one whose state file `LLSD_TESTBED_OLDEST` names. Otherwise starts one.
     pub async fn shared_oldest() -> Result<&'static Self> {
         static SHARED: OnceCell<Testbed> = OnceCell::const_new();
         SHARED
@@ -48,15 +48,15 @@ impl Testbed {
             .await
     }
 
-    /// Starts a control plane for the caller alone; it ends when dropped.
+    /// Starts a control plane for the caller alone. It stops when dropped.
     pub async fn start(release: Release) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("llsd-testbed-")
             .disable_cleanup(true)
             .tempdir()?;
         if keeps_data() {
-            crate::toolchain::say(&format!(
-                "data and logs stay in {}",
+            crate::toolchain::print_progress(&format!(
+                "data and logs are kept in {}",
                 folder.path().display()
             ));
         }
@@ -75,12 +75,12 @@ impl Testbed {
         })
     }
 
-    /// Address, version and folder.
+    /// Its address, version and folder.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// A client with a user's identity, for the runtime it is made in.
+    /// A client for a user. It works only in the runtime that creates it.
     pub async fn client(&self, user: &str) -> Result<Client> {
         control_plane::client(&self.kubeconfig(user)?).await
     }
@@ -90,34 +90,35 @@ impl Testbed {
         users::kubeconfig(&self.state.folder, user)
     }
 
-    /// The kubeconfig file of a user who is made if new, and who may do only what is granted to the
-    /// user or the group.
+    /// Creates a user, unless it exists, and returns its kubeconfig file. The user has only the
+    /// permissions that are granted to it or its group.
     pub fn add_user(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         users::add(&self.state.folder, &self.state.server, user, group)
     }
 
-    /// `kubectl` with a user's identity.
+    /// `kubectl` as a user.
     pub fn kubectl(&self, user: &str) -> Result<Invocation> {
         Ok(Invocation::new(&self.state.kubectl)
             .env("KUBECONFIG", self.kubeconfig(user)?)
-            // What it learns about this API server must not outlive it.
+            // A shared discovery cache would describe another API server on the same port.
             .env("KUBECACHEDIR", self.state.folder.join("kubectl-cache")))
     }
 
-    /// A new namespace whose name starts with `prefix`.
+    /// Creates a namespace whose name starts with `prefix`.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
         Namespace::create(self, prefix).await
     }
 
-    /// Ends the API server without warning, starts it again, and waits until it is ready. Only for a
-    /// control plane of one's own.
+    /// Kills the API server, starts it again and waits until it is ready. Fails if another process
+    /// started the control plane.
     pub async fn restart_api_server(&self) -> Result<()> {
         let owned = self.owned.as_ref();
-        let owned = owned.context("another process started this control plane")?;
+        let owned = owned
+            .context("cannot restart the API server: another process started this control plane")?;
         owned.lock().await.restart_api_server().await
     }
 
-    /// Which requests were made.
+    /// The audit log of the API server.
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(self.state.folder.join(AUDIT_FILE))
     }

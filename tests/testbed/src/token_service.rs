@@ -1,7 +1,7 @@
-//! The token service of a registry: gives signed tokens for a name and password.
+//! The token service of a registry: issues signed tokens for a user name and password.
 //!
-//! It answers as the registry specification asks: `GET /token?service=…&scope=…` with basic
-//! authentication gives a JSON Web Token that lists what its holder may do.
+//! It implements the token protocol of the distribution project: `GET /token?service=…&scope=…` with
+//! basic authentication returns a JSON Web Token that lists the allowed actions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const SERVICE: &str = "testbed-registry";
 const ISSUER: &str = "testbed-tokens";
 const KEY_ID: &str = "testbed-key";
 
-/// A running token service; it ends when dropped.
+/// A running token service. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct TokenService {
     address: String,
@@ -36,14 +36,15 @@ pub(crate) struct TokenService {
 #[derive(Debug)]
 struct Rules {
     key: KeyPair,
-    /// The value of the header that the right name and password make.
+    /// The expected `Authorization` header.
     authorization: String,
     anonymous_pull: bool,
     issued: AtomicU64,
 }
 
 impl TokenService {
-    /// With an identity it serves HTTPS, as clients demand when the registry does.
+    /// Starts the service. With an identity it serves HTTPS, which clients require if the registry
+    /// does.
     pub(crate) async fn start(
         user: &str,
         password: &str,
@@ -59,13 +60,13 @@ impl TokenService {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let scheme = if identity.is_some() { "https" } else { "http" };
-        // Clients refuse a service whose address is a loopback literal; a name is fine.
+        // Clients reject a token service whose host is a loopback address, but accept a name.
         let address = format!(
             "{scheme}://localhost:{}/token",
             listener.local_addr()?.port()
         );
         let router = Router::new()
-            .route("/token", get(give_token))
+            .route("/token", get(issue_token))
             .with_state(Arc::clone(&rules))
             .into_make_service();
         let task = match identity {
@@ -74,7 +75,7 @@ impl TokenService {
                 tokio::spawn(server.serve(router))
             }
             Some(Identity { certificate, key }) => {
-                // An error means that a provider is installed already.
+                // An error means that a crypto provider is installed already.
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let (certificate, key) = (certificate.clone(), key.clone());
                 let tls = RustlsConfig::from_pem(certificate.into(), key.into()).await?;
@@ -88,7 +89,7 @@ impl TokenService {
         })
     }
 
-    /// The public key, for the registry to check tokens with.
+    /// The public key with which the registry verifies tokens.
     pub(crate) fn key_set(&self) -> Value {
         let public = BASE64_URL.encode(self.rules.key.public_key_raw());
         json!({"keys": [{
@@ -96,7 +97,7 @@ impl TokenService {
         }]})
     }
 
-    /// What the registry has to be told.
+    /// The `auth.token` section of the registry's configuration.
     pub(crate) fn registry_settings(&self, key_set_file: &str) -> Value {
         json!({"realm": self.address, "service": SERVICE, "issuer": ISSUER, "jwks": key_set_file})
     }
@@ -112,12 +113,12 @@ impl Drop for TokenService {
     }
 }
 
-async fn give_token(
+async fn issue_token(
     State(rules): State<Arc<Rules>>,
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, StatusCode> {
-    let is_known = match headers.get(header::AUTHORIZATION) {
+    let is_authenticated = match headers.get(header::AUTHORIZATION) {
         None if rules.anonymous_pull => false,
         Some(sent) if sent.as_bytes() == rules.authorization.as_bytes() => true,
         _ => return Err(StatusCode::UNAUTHORIZED),
@@ -125,7 +126,7 @@ async fn give_token(
     let scopes = query.iter().filter(|(name, _)| name == "scope");
     let access = scopes
         .flat_map(|(_, value)| value.split(' '))
-        .filter_map(|s| grant(s, is_known));
+        .filter_map(|s| grant(s, is_authenticated));
     let token = rules
         .sign(&json!(access.collect::<Vec<_>>()))
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
@@ -135,13 +136,14 @@ async fn give_token(
     ))
 }
 
-/// What `repository:name:pull,push` grants: everything to who is known, pulling to everyone else.
-fn grant(scope: &str, is_known: bool) -> Option<Value> {
+/// The actions granted for a scope such as `repository:name:pull,push`: all of them to an
+/// authenticated client, only `pull` to others.
+fn grant(scope: &str, is_authenticated: bool) -> Option<Value> {
     let (kind, rest) = scope.split_once(':')?;
     let (name, actions) = rest.rsplit_once(':')?;
     let actions: Vec<&str> = actions
         .split(',')
-        .filter(|a| is_known || *a == "pull")
+        .filter(|a| is_authenticated || *a == "pull")
         .collect();
     Some(json!({"type": kind, "name": name, "actions": actions}))
 }
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stranger_is_granted_pulling_only() {
+    fn an_unauthenticated_client_is_granted_only_pull() {
         assert_eq!(
             grant("repository:team/app:pull,push", false).unwrap(),
             json!({"type": "repository", "name": "team/app", "actions": ["pull"]})

@@ -1,4 +1,4 @@
-//! Who talks to the API server: a client certificate and a kubeconfig file for each user.
+//! The users of the API server: a client certificate and a kubeconfig file for each.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
-use crate::certificates::Authority;
+use crate::certificates::CertificateAuthority;
 
-/// The group that may do everything, by the API server's own rule.
+/// The built-in group with every permission.
 const MASTERS: &str = "system:masters";
 
-/// Users that every control plane has: name of the kubeconfig, user name, group.
+/// The built-in users: name of the kubeconfig file, user name, group.
 ///
-/// `operator` may do nothing until a test binds a role to it.
+/// `operator` has no permissions until a test binds a role to it.
 const BUILT_IN: [(&str, &str, Option<&str>); 5] = [
     ("admin", "admin", Some(MASTERS)),
     ("operator", "operator", None),
@@ -32,7 +32,7 @@ pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 pub(crate) const SCHEDULER: &str = "kube-scheduler";
 pub(crate) const KWOK: &str = "kwok";
 
-/// The users whose requests are the control plane's own and not worth an audit line.
+/// The users of the control plane itself, whose requests are not audited.
 pub(crate) fn components() -> [&'static str; 4] {
     [
         "system:kube-controller-manager",
@@ -44,28 +44,36 @@ pub(crate) fn components() -> [&'static str; 4] {
 
 /// Writes the kubeconfig files of the built-in users.
 pub(crate) fn create_built_in(folder: &Path, server: &str) -> Result<()> {
-    let authority = Authority::load(folder)?;
+    let authority = CertificateAuthority::load(folder)?;
     for (file, user, group) in BUILT_IN {
         write_kubeconfig(folder, &authority, server, file, user, group)?;
     }
     Ok(())
 }
 
-/// The kubeconfig of a user who must exist.
+/// The kubeconfig file of an existing user.
 pub(crate) fn kubeconfig(folder: &Path, user: &str) -> Result<PathBuf> {
     let file = kubeconfig_path(folder, user);
     anyhow::ensure!(
         file.is_file(),
-        "the testbed has no user \"{user}\"; add it with Testbed::add_user"
+        "user \"{user}\" not found in the testbed; add it with Testbed::add_user"
     );
     Ok(file)
 }
 
-/// The kubeconfig of a user, who is made if new. The group of an existing user stays as it was.
+/// Creates a user, unless it exists, and returns its kubeconfig file. An existing user keeps its
+/// group.
 pub(crate) fn add(folder: &Path, server: &str, user: &str, group: Option<&str>) -> Result<PathBuf> {
     let file = kubeconfig_path(folder, user);
     if !file.is_file() {
-        write_kubeconfig(folder, &Authority::load(folder)?, server, user, user, group)?;
+        write_kubeconfig(
+            folder,
+            &CertificateAuthority::load(folder)?,
+            server,
+            user,
+            user,
+            group,
+        )?;
     }
     Ok(file)
 }
@@ -76,7 +84,7 @@ fn kubeconfig_path(folder: &Path, user: &str) -> PathBuf {
 
 fn write_kubeconfig(
     folder: &Path,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     server: &str,
     file: &str,
     user: &str,
@@ -97,12 +105,12 @@ fn write_kubeconfig(
         "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user}}],
         "current-context": "testbed",
     });
-    // Renamed into place, because another test process may be reading.
-    let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
-    unfinished.write_all(serde_json::to_string_pretty(&config)?.as_bytes())?;
+    // Write and rename, because another test process may be reading the file.
+    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    temporary.write_all(serde_json::to_string_pretty(&config)?.as_bytes())?;
     let path = kubeconfig_path(folder, file);
-    unfinished
+    temporary
         .persist(&path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
+        .with_context(|| format!("failed to write {}", path.display()))?;
     Ok(())
 }

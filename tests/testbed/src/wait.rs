@@ -1,4 +1,4 @@
-//! Waits for something to become true, with a deadline and an account of what was seen instead.
+//! Waits for a condition with a deadline, and reports the last state on failure.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Watches one object until `condition` holds, and returns it as it was then.
+/// Watches one object until `condition` holds, and returns that version of it.
 ///
-/// The condition sees `None` while the object does not exist. `state` is what the object is
-/// expected to be, for the message: `deployment "a" is not ready after 30s`.
+/// The condition receives `None` while the object does not exist. `state` names the expected state
+/// in the error message: `deployment "a" is not ready after 30s`.
 pub async fn eventually<K>(
     api: &Api<K>,
     name: &str,
@@ -32,18 +32,18 @@ where
         + 'static,
 {
     let mut last = None;
-    let mut trouble = None;
+    let mut last_error = None;
     let watch = async {
         let mut seen = watch_object(api.clone(), name).boxed();
         while let Some(event) = seen.next().await {
             match event {
                 Ok(object) if condition(object.as_ref()) => return Some(object),
                 Ok(object) => last = object,
-                // The stream starts again by itself, with a growing delay; a refusal stays one.
+                // The stream retries by itself, with backoff. Forbidden and not found are final.
                 Err(error) => {
-                    let is_refused = is_refused(&error);
-                    trouble = Some(error);
-                    if is_refused {
+                    let is_final = is_final(&error);
+                    last_error = Some(error);
+                    if is_final {
                         return None;
                     }
                 }
@@ -56,8 +56,8 @@ where
         return Ok(object);
     }
     let kind = K::kind(&Default::default()).to_lowercase();
-    if let Some(error) = trouble {
-        return Err(error).with_context(|| format!("cannot watch {kind} \"{name}\""));
+    if let Some(error) = last_error {
+        return Err(error).with_context(|| format!("failed to watch {kind} \"{name}\""));
     }
     let seen = match last {
         None => "it does not exist".to_owned(),
@@ -69,35 +69,35 @@ where
     bail!("{kind} \"{name}\" is not {state} after {deadline:?}; {seen}")
 }
 
-/// Asks again and again until `probe` answers, for what cannot be watched.
+/// Calls `probe` until it succeeds, for conditions that cannot be watched.
 ///
-/// The error of the last attempt is part of the message when the deadline passes.
+/// When the deadline passes, the error includes that of the last attempt.
 pub async fn until<T, F>(what: &str, deadline: Duration, mut probe: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
     let mut last = None;
-    let ask = async {
+    let attempts = async {
         let mut pause = Duration::from_millis(10);
         loop {
             match probe().await {
-                Ok(answer) => return answer,
+                Ok(value) => return value,
                 Err(error) => last = Some(error),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
         }
     };
-    match (tokio::time::timeout(deadline, ask).await, last) {
-        (Ok(answer), _) => Ok(answer),
+    match (tokio::time::timeout(deadline, attempts).await, last) {
+        (Ok(value), _) => Ok(value),
         (Err(_), Some(error)) => {
-            Err(error).with_context(|| format!("{what}: not within {deadline:?}"))
+            Err(error).with_context(|| format!("{what}: did not succeed within {deadline:?}"))
         }
-        (Err(_), None) => bail!("{what}: no answer within {deadline:?}"),
+        (Err(_), None) => bail!("{what}: the first attempt did not return within {deadline:?}"),
     }
 }
 
-fn is_refused(error: &watcher::Error) -> bool {
+fn is_final(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) =
         error
     else {

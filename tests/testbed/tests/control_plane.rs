@@ -1,4 +1,4 @@
-//! The control plane is real: it admits, schedules, denies and keeps a log.
+//! The control plane works: it stores objects, schedules pods, checks permissions and audits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn the_newest_api_server_answers_kubectl_with_its_version() {
+async fn kubectl_shows_the_version_of_the_newest_api_server() {
     let testbed = Testbed::shared().await.unwrap();
     let kubectl = testbed.kubectl("admin").unwrap();
     let output = kubectl
@@ -126,10 +126,10 @@ async fn the_audit_log_counts_the_requests_of_one_user() {
 async fn a_user_without_a_role_is_denied() {
     let testbed = Testbed::shared().await.unwrap();
     let namespace = testbed.namespace("denied").await.unwrap();
-    let user = format!("stranger-{}", namespace.name());
+    let user = format!("unprivileged-{}", namespace.name());
     testbed.add_user(&user, None).unwrap();
     let kubectl = testbed.kubectl(&user).unwrap().namespace(namespace.name());
-    let refusal = kubectl
+    let error = kubectl
         .args(["get", "configmaps"])
         .run()
         .await
@@ -137,24 +137,24 @@ async fn a_user_without_a_role_is_denied() {
         .failure()
         .unwrap();
     assert!(
-        refusal.contains(&format!("User \"{user}\" cannot list resource")),
-        "{refusal}"
+        error.contains(&format!("User \"{user}\" cannot list resource")),
+        "{error}"
     );
 }
 
 #[tokio::test]
-async fn waiting_in_vain_ends_with_what_was_seen() {
+async fn a_wait_that_times_out_reports_the_last_state() {
     let testbed = Testbed::shared().await.unwrap();
     let namespace = testbed.namespace("vain").await.unwrap();
     let client = testbed.client("admin").await.unwrap();
     let maps = namespace.api::<ConfigMap>(&client);
     let short = Duration::from_millis(200);
-    let error = eventually(&maps, "a", short, "there", |map| map.is_some())
+    let error = eventually(&maps, "a", short, "created", |map| map.is_some())
         .await
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "configmap \"a\" is not there after 200ms; it does not exist"
+        "configmap \"a\" is not created after 200ms; it does not exist"
     );
 }
 
@@ -166,7 +166,7 @@ async fn a_dropped_namespace_is_deleted() {
     let namespaces = Api::<KubeNamespace>::all(testbed.client("admin").await.unwrap());
     assert!(namespaces.get_opt(&name).await.unwrap().is_some());
     drop(namespace);
-    eventually(&namespaces, &name, DEADLINE, "gone", |n| n.is_none())
+    eventually(&namespaces, &name, DEADLINE, "deleted", |n| n.is_none())
         .await
         .unwrap();
 }

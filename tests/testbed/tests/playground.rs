@@ -1,4 +1,4 @@
-//! `cargo xtask up`: one command until a resource is ready, one key to end it.
+//! `cargo xtask up` starts a cluster with a ready resource, and Ctrl-C stops it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,12 +8,13 @@ use llsd_testbed::Invocation;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-/// A control plane starts, an operator compiles its plugins and a resource becomes ready.
+/// Enough to start a control plane, compile the plugins and get a resource ready.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 #[tokio::test]
-async fn a_playground_is_ready_to_use_and_leaves_nothing_behind() {
-    let xtask = std::env::var_os("LLSD_XTASK").expect("LLSD_XTASK names the binary xtask");
+async fn a_playground_has_a_ready_resource_and_is_removed_on_ctrl_c() {
+    let xtask =
+        std::env::var_os("LLSD_XTASK").expect("LLSD_XTASK must be the path of the xtask binary");
     let mut playground = Command::new(xtask)
         .args(["up", "--built"])
         .stdout(Stdio::piped())
@@ -22,7 +23,7 @@ async fn a_playground_is_ready_to_use_and_leaves_nothing_behind() {
         .unwrap();
 
     let mut lines = BufReader::new(playground.stdout.take().unwrap()).lines();
-    let introduction = async {
+    let usage = async {
         let mut text = String::new();
         while let Some(line) = lines.next_line().await.unwrap() {
             text += &line;
@@ -31,9 +32,9 @@ async fn a_playground_is_ready_to_use_and_leaves_nothing_behind() {
                 return text;
             }
         }
-        panic!("the playground ended early: {text}");
+        panic!("the playground exited early: {text}");
     };
-    let text = tokio::time::timeout(DEADLINE, introduction).await.unwrap();
+    let text = tokio::time::timeout(DEADLINE, usage).await.unwrap();
     let quoted = |start: &str| {
         let rest = text.split_once(start).unwrap().1;
         PathBuf::from(rest.split_once('\'').unwrap().0)
@@ -57,7 +58,7 @@ async fn a_playground_is_ready_to_use_and_leaves_nothing_behind() {
     assert!(ended.unwrap().unwrap().success());
     assert!(
         !kubeconfig.exists(),
-        "{} is still there",
+        "{} still exists",
         kubeconfig.display()
     );
 }

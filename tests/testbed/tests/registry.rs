@@ -1,9 +1,9 @@
-//! The registry is real: it stores, refuses strangers, and says what it was asked.
+//! The registry works: it stores images, checks credentials and logs requests.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 
-use llsd_testbed::{Access, Registry, RegistryOptions};
+use llsd_testbed::{Access, Invocation, Registry, RegistryOptions};
 
 fn basic() -> Access {
     Access::Basic {
@@ -20,11 +20,21 @@ fn token(anonymous_pull: bool) -> Access {
     }
 }
 
-/// A layer to push: any file will do, since nobody unpacks it.
+/// A layer to push. Nothing unpacks it, so its content does not matter.
 fn layer(folder: &tempfile::TempDir) -> PathBuf {
     let file = folder.path().join("layer.tar");
     std::fs::write(&file, [0; 1024]).unwrap();
     file
+}
+
+/// Runs a command that must succeed, and returns its standard output.
+async fn succeed(command: Invocation) -> String {
+    command.run().await.unwrap().success().unwrap()
+}
+
+/// Runs a command that must fail, and returns its standard error.
+async fn fail(command: Invocation) -> String {
+    command.run().await.unwrap().failure().unwrap()
 }
 
 async fn push(registry: &Registry, reference: &str) -> String {
@@ -33,20 +43,13 @@ async fn push(registry: &Registry, reference: &str) -> String {
     let crane = registry
         .crane()
         .args(["append", "--new_tag", reference, "--new_layer"]);
-    crane.arg(layer).run().await.unwrap().success().unwrap();
-    let digest = registry
-        .crane()
-        .args(["digest", reference])
-        .run()
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    succeed(crane.arg(layer)).await;
+    let digest = succeed(registry.crane().args(["digest", reference])).await;
     digest.trim().to_owned()
 }
 
 #[tokio::test]
-async fn what_was_pushed_over_tls_with_a_password_can_be_pulled() {
+async fn an_image_pushed_over_tls_with_a_password_can_be_pulled() {
     let options = RegistryOptions {
         tls: true,
         access: basic(),
@@ -58,12 +61,12 @@ async fn what_was_pushed_over_tls_with_a_password_can_be_pulled() {
 
     let by_digest = format!("{}/team/app@{digest}", registry.host());
     let crane = registry.crane().args(["manifest", &by_digest]);
-    let manifest = crane.run().await.unwrap().success().unwrap();
+    let manifest = succeed(crane).await;
     assert!(manifest.contains("\"layers\""), "{manifest}");
 }
 
 #[tokio::test]
-async fn a_stranger_is_refused_and_so_is_an_unknown_authority() {
+async fn a_client_without_a_password_is_rejected_and_an_unknown_ca_is_not_trusted() {
     let options = RegistryOptions {
         tls: true,
         access: basic(),
@@ -72,35 +75,23 @@ async fn a_stranger_is_refused_and_so_is_an_unknown_authority() {
     let reference = format!("{}/team/app:v1", registry.host());
     push(&registry, &reference).await;
 
-    let nobody = tempfile::tempdir().unwrap();
-    let stranger = registry.crane().env("DOCKER_CONFIG", nobody.path());
-    let refusal = stranger
-        .args(["digest", &reference])
-        .run()
-        .await
-        .unwrap()
-        .failure()
-        .unwrap();
-    assert!(refusal.contains("401"), "{refusal}");
+    let empty = tempfile::tempdir().unwrap();
+    let anonymous = registry.crane().env("DOCKER_CONFIG", empty.path());
+    let error = fail(anonymous.args(["digest", &reference])).await;
+    assert!(error.contains("401"), "{error}");
 
-    let no_authority = nobody.path().join("empty.pem");
-    std::fs::write(&no_authority, "").unwrap();
-    let wary = registry
+    let empty_bundle = empty.path().join("empty.pem");
+    std::fs::write(&empty_bundle, "").unwrap();
+    let untrusting = registry
         .crane()
-        .env("SSL_CERT_FILE", &no_authority)
-        .env("SSL_CERT_DIR", nobody.path());
-    let refusal = wary
-        .args(["digest", &reference])
-        .run()
-        .await
-        .unwrap()
-        .failure()
-        .unwrap();
-    assert!(refusal.contains("certificate"), "{refusal}");
+        .env("SSL_CERT_FILE", &empty_bundle)
+        .env("SSL_CERT_DIR", empty.path());
+    let error = fail(untrusting.args(["digest", &reference])).await;
+    assert!(error.contains("certificate"), "{error}");
 }
 
 #[tokio::test]
-async fn tokens_are_given_for_a_password_and_for_pulling_to_everyone_where_allowed() {
+async fn tokens_are_issued_for_a_password_and_for_anonymous_pulls_if_allowed() {
     for (tls, anonymous_pull) in [(false, false), (true, false), (true, true)] {
         let options = RegistryOptions {
             tls,
@@ -111,31 +102,22 @@ async fn tokens_are_given_for_a_password_and_for_pulling_to_everyone_where_allow
         push(&registry, &reference).await;
         assert!(registry.tokens_issued() > 0);
 
-        let nobody = tempfile::tempdir().unwrap();
-        let stranger = || registry.crane().env("DOCKER_CONFIG", nobody.path());
-        let pull = stranger().args(["digest", &reference]).run().await.unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let anonymous = || registry.crane().env("DOCKER_CONFIG", empty.path());
+        let pull = anonymous()
+            .args(["digest", &reference])
+            .run()
+            .await
+            .unwrap();
         assert_eq!(pull.code == Some(0), anonymous_pull, "{}", pull.stderr);
         let copy = format!("{}/team/app:v2", registry.host());
-        stranger()
-            .args(["tag", &reference, "v2"])
-            .run()
-            .await
-            .unwrap()
-            .failure()
-            .unwrap();
-        registry
-            .crane()
-            .args(["digest", &copy])
-            .run()
-            .await
-            .unwrap()
-            .failure()
-            .unwrap();
+        fail(anonymous().args(["tag", &reference, "v2"])).await;
+        fail(registry.crane().args(["digest", &copy])).await;
     }
 }
 
 #[tokio::test]
-async fn the_requests_of_a_client_are_counted() {
+async fn every_request_of_a_client_is_logged() {
     let registry = Registry::start(&RegistryOptions::default()).await.unwrap();
     let reference = format!("{}/app:v1", registry.host());
     push(&registry, &reference).await;
@@ -143,17 +125,10 @@ async fn the_requests_of_a_client_are_counted() {
     assert_eq!(
         registry.requests().await.unwrap().len(),
         before,
-        "counting is not counted"
+        "reading the log adds no entry"
     );
 
-    registry
-        .crane()
-        .args(["digest", &reference])
-        .run()
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    succeed(registry.crane().args(["digest", &reference])).await;
     let requests = registry.requests().await.unwrap();
     let new: Vec<_> = requests[before..]
         .iter()
@@ -163,30 +138,16 @@ async fn the_requests_of_a_client_are_counted() {
 }
 
 #[tokio::test]
-async fn a_stopped_registry_is_unreachable_and_comes_back_with_its_content() {
+async fn a_stopped_registry_is_unreachable_and_restarts_with_its_content() {
     let mut registry = Registry::start(&RegistryOptions::default()).await.unwrap();
     let reference = format!("{}/app:v1", registry.host());
     let digest = push(&registry, &reference).await;
 
     registry.stop();
-    let refusal = registry
-        .crane()
-        .args(["digest", &reference])
-        .run()
-        .await
-        .unwrap()
-        .failure()
-        .unwrap();
-    assert!(refusal.contains("connection refused"), "{refusal}");
+    let error = fail(registry.crane().args(["digest", &reference])).await;
+    assert!(error.contains("connection refused"), "{error}");
 
     registry.restart().await.unwrap();
-    let again = registry
-        .crane()
-        .args(["digest", &reference])
-        .run()
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    let again = succeed(registry.crane().args(["digest", &reference])).await;
     assert_eq!(again.trim(), digest);
 }

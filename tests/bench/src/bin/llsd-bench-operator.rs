@@ -1,9 +1,9 @@
-//! `cargo xtask bench operator`: what a fleet of resources costs, on a real control plane.
+//! `cargo xtask bench operator`: measures the operator with many resources on a real control plane.
 //!
-//! Starts the operator as a process of its own, creates resources, and reads the API server's audit
-//! log and the kernel's account of the process. Prints figures and judges nothing.
+//! Starts the operator as a separate process and creates resources. Counts requests in the API server's
+//! audit log, and reads CPU time and memory from /proc. Prints figures and sets no limits.
 
-#![allow(clippy::print_stdout, reason = "figures are what this program is for")]
+#![allow(clippy::print_stdout, reason = "the output of a command")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -26,27 +26,27 @@ use llsd_testbed::{AuditedRequest, Mark, Namespace, Release, Testbed};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Who the operator is to the API server.
+/// The user name of the operator.
 const USER: &str = "bench-operator";
-/// Longer than anything here should take.
+/// Longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// How often something is looked at: far below what is measured.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Creates under way at the same time, as from a script that is in a hurry.
-const CREATORS: usize = 16;
+/// The polling interval, far shorter than the measured times.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The number of concurrent create requests.
+const CONCURRENCY: usize = 16;
 
 #[derive(Parser)]
 struct Arguments {
-    /// The binary `llsd`
+    /// Path of the `llsd` binary
     llsd: PathBuf,
-    /// Resources to create
+    /// Number of resources to create
     #[arg(short, default_value_t = 200)]
     number: usize,
-    /// Let each be a v1alpha2 resource with a generated configuration, instead of a v1alpha1 resource
-    /// with its distribution's own
+    /// Create v1alpha2 resources with a generated configuration, instead of v1alpha1 resources with the
+    /// configuration of their image
     #[arg(long)]
     generated: bool,
-    /// Seconds to watch the operator at rest
+    /// Seconds to measure the idle operator
     #[arg(long, default_value_t = 60)]
     rest: u64,
 }
@@ -63,21 +63,21 @@ struct Bench<'a> {
     testbed: &'a Testbed,
     client: Client,
     namespace: Namespace,
-    operator: Operator,
+    operator: OperatorProcess,
 }
 
-/// The operator's process, which ends with this.
-struct Operator(Child);
+/// The process of the operator, killed when dropped.
+struct OperatorProcess(Child);
 
-impl Drop for Operator {
+impl Drop for OperatorProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // An error means that the process has exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Has the compile cache filled: what a start without it takes is not what resources take.
+/// Fills the compile cache, so that compilation is not measured.
 fn compile_plugins(llsd: &Path) -> anyhow::Result<()> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/minimal.yaml");
     let rendered = Command::new(llsd)
@@ -85,7 +85,7 @@ fn compile_plugins(llsd: &Path) -> anyhow::Result<()> {
         .arg(sample)
         .stdout(Stdio::null())
         .status()?;
-    ensure!(rendered.success(), "{} cannot render", llsd.display());
+    ensure!(rendered.success(), "{} render failed", llsd.display());
     Ok(())
 }
 
@@ -104,12 +104,12 @@ impl<'a> Bench<'a> {
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .spawn()
-            .with_context(|| format!("cannot start {}", arguments.llsd.display()))?;
+            .with_context(|| format!("failed to start {}", arguments.llsd.display()))?;
         let bench = Self {
             testbed,
             client,
             namespace,
-            operator: Operator(process),
+            operator: OperatorProcess(process),
         };
         bench.settle().await?;
         Ok(bench)
@@ -119,13 +119,13 @@ impl<'a> Bench<'a> {
         let number = arguments.number;
         let idle = self.memory("VmRSS")?;
         println!("{number} resources, plugins from the compile cache, idle RSS {idle}");
-        let (mark, cpu, begun) = (self.mark()?, self.cpu_seconds()?, Instant::now());
+        let (mark, cpu, started) = (self.mark()?, self.cpu_seconds()?, Instant::now());
         self.create_all(arguments).await?;
-        let created = begun.elapsed();
+        let created = started.elapsed();
         self.wait_for_deployments(number).await?;
-        let deployed = begun.elapsed();
+        let deployed = started.elapsed();
         self.wait_until_ready(number).await?;
-        let ready = begun.elapsed();
+        let ready = started.elapsed();
         self.settle().await?;
         println!("  all created      {created:>10.1?}");
         println!("  all Deployments  {deployed:>10.1?}");
@@ -148,18 +148,18 @@ impl<'a> Bench<'a> {
         tokio::time::sleep(Duration::from_secs(arguments.rest)).await;
         let requests = self.requests(mark)?;
         println!(
-            "  at rest          {:>9} requests in {}s, {:.2}s CPU {}",
+            "  idle             {:>9} requests in {}s, {:.2}s CPU {}",
             requests.len(),
             arguments.rest,
             self.cpu_seconds()? - cpu,
             by_verb(&requests)
         );
         let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
-        println!("  a touch          {}", self.cost_of(touch).await?);
+        println!("  a label change   {}", self.cost_of(touch).await?);
         let change = json!({"spec": {
             "providers": {"inference": {"provider": "vllm", "endpoint": "http://other:8000"}},
         }});
-        println!("  a change         {}", self.cost_of(change).await?);
+        println!("  a spec change    {}", self.cost_of(change).await?);
         Ok(())
     }
 
@@ -172,7 +172,10 @@ impl<'a> Bench<'a> {
             };
             async move {
                 let resource: DynamicObject = serde_json::from_value(make(number))?;
-                let types = resource.types.as_ref().context("a resource has a type")?;
+                let types = resource
+                    .types
+                    .as_ref()
+                    .context("the resource has no type")?;
                 let of_type = ApiResource::from_gvk(&types.try_into()?);
                 let namespace = self.namespace.name();
                 let api =
@@ -181,7 +184,7 @@ impl<'a> Bench<'a> {
                 anyhow::Ok(())
             }
         });
-        let mut done = futures::stream::iter(creates).buffer_unordered(CREATORS);
+        let mut done = futures::stream::iter(creates).buffer_unordered(CONCURRENCY);
         while let Some(created) = done.next().await {
             created?;
         }
@@ -190,18 +193,18 @@ impl<'a> Bench<'a> {
 
     async fn wait_for_deployments(&self, number: usize) -> anyhow::Result<()> {
         let api: Api<PartialObjectMeta<Deployment>> = self.namespace.api(&self.client);
-        until_so_many(api, "Deployments", number, |_| true).await
+        until_count(api, "Deployments", number, |_| true).await
     }
 
     async fn wait_until_ready(&self, number: usize) -> anyhow::Result<()> {
         let api: Api<Distribution> = self.namespace.api(&self.client);
-        until_so_many(api, "Ready", number, |cr| {
+        until_count(api, "Ready", number, |cr| {
             cr.status.as_ref().and_then(|status| status.phase) == Some(Phase::Ready)
         })
         .await
     }
 
-    /// What one change of the first resource makes the operator ask.
+    /// The requests that one change of the first resource causes.
     async fn cost_of(&self, change: Value) -> anyhow::Result<String> {
         const NAME: &str = "bench-0";
         let mark = self.mark()?;
@@ -228,17 +231,17 @@ impl<'a> Bench<'a> {
         Ok(format!("{:>9} requests: {}", texts.len(), texts.join(", ")))
     }
 
-    /// Waits until the operator has asked nothing for a while.
+    /// Waits until the operator has sent no request for a while.
     async fn settle(&self) -> anyhow::Result<()> {
         const QUIET: Duration = Duration::from_secs(3);
         let mut mark = self.mark()?;
         let mut since = Instant::now();
-        let begun = Instant::now();
+        let started = Instant::now();
         while since.elapsed() < QUIET {
-            if begun.elapsed() > DEADLINE {
-                bail!("the operator does not come to rest");
+            if started.elapsed() > DEADLINE {
+                bail!("the operator still sends requests after {DEADLINE:?}");
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             if !self.requests(mark)?.is_empty() {
                 mark = self.mark()?;
                 since = Instant::now();
@@ -251,29 +254,29 @@ impl<'a> Bench<'a> {
         self.testbed.audit().mark()
     }
 
-    /// Requests of the operator, apart from watches and the Lease.
+    /// The requests of the operator, except watches and those for the Lease.
     fn requests(&self, since: Mark) -> anyhow::Result<Vec<AuditedRequest>> {
         let mut requests = self.testbed.audit().requests(USER, since)?;
         requests.retain(|one| one.verb != "watch" && one.resource != "leases");
         Ok(requests)
     }
 
-    /// What the kernel says about the operator's memory.
+    /// A memory figure of the operator from /proc, such as `VmRSS`.
     fn memory(&self, key: &str) -> anyhow::Result<String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.operator.0.id()))?;
         let line = status.lines().find(|line| line.starts_with(key));
         let kibibytes: u64 = line
             .and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-            .with_context(|| format!("the kernel does not tell {key}"))?;
+            .with_context(|| format!("{key} not found in /proc/<pid>/status"))?;
         Ok(format!("{} MiB", kibibytes / 1024))
     }
 
-    /// Seconds that the operator has computed, in both modes.
+    /// The CPU time of the operator, user and system.
     fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        /// What Linux counts in, everywhere.
+        /// `USER_HZ`, which is 100 on every Linux architecture that we support.
         const TICKS_PER_SECOND: f64 = 100.0;
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.operator.0.id()))?;
-        // The name, in parentheses, may hold anything.
+        // The process name, in parentheses, may contain spaces.
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         let ticks = after_name.split_whitespace().skip(11).take(2);
         let ticks: f64 = ticks.filter_map(|one| one.parse::<f64>().ok()).sum();
@@ -281,7 +284,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What was measured of the first operator.
+/// The resource with which llama-stack-k8s-operator was measured.
 fn v1alpha1(number: usize) -> Value {
     json!({
         "apiVersion": "llamastack.io/v1alpha1",
@@ -314,9 +317,9 @@ fn by_verb(requests: &[AuditedRequest]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// Watches until so many objects satisfy a condition. A list again and again would keep the API server
-/// busier than the operator does.
-async fn until_so_many<K>(
+/// Watches until `number` objects satisfy a condition. Repeated lists would load the API server more than
+/// the operator does.
+async fn until_count<K>(
     api: Api<K>,
     state: &str,
     number: usize,
@@ -342,12 +345,12 @@ where
 }
 
 async fn until(state: &str, holds: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !holds().await? {
-        if begun.elapsed() > DEADLINE {
+        if started.elapsed() > DEADLINE {
             bail!("not {state} after {DEADLINE:?}");
         }
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }

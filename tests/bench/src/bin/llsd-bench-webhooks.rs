@@ -1,11 +1,11 @@
-//! `cargo xtask bench webhooks`: how long an API server waits for conversion and admission.
+//! `cargo xtask bench webhooks`: measures the latency of conversion and admission.
 //!
-//! Starts the operator as a process of its own on a real control plane, and asks its webhooks as the
-//! API server does: over TLS, on connections that stay. Every resource is another, so that no answer
-//! is remembered. Admission is asked twice: before and after the Secrets and ConfigMaps that the
-//! resource names are there. Prints figures and judges nothing.
+//! Starts the operator as a separate process on a real control plane, and calls its webhooks as the API
+//! server does: over TLS, on persistent connections. Every resource is different, so that the result cache
+//! is not hit. Admission is measured before and after the Secrets and ConfigMaps that the resource refers
+//! to exist. Prints figures and sets no limits.
 
-#![allow(clippy::print_stdout, reason = "figures are what this program is for")]
+#![allow(clippy::print_stdout, reason = "the output of a command")]
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,19 +22,19 @@ use reqwest::{Certificate, Client};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// Reviews measured of each kind, after a tenth of it to warm up.
+/// The number of measured requests of each kind. A tenth of it runs before, to warm up.
 const RUNS: usize = 2_000;
-/// Lists measured.
+/// The number of measured lists.
 const LISTS: usize = 50;
-/// Resources in a list.
+/// The number of resources in a list.
 const LIST: usize = 500;
-/// The Secrets that `samples/full.yaml` names.
+/// The Secrets that `samples/full.yaml` refers to.
 const SECRETS: [&str; 3] = ["vllm-creds", "pg-creds", "llama-tls"];
-/// The ConfigMap that it names.
+/// The ConfigMap that it refers to.
 const CONFIG_MAP: &str = "custom-ca";
-/// All of them.
-const REFERENTS: usize = SECRETS.len() + 1;
-/// Longer than the start of an operator takes.
+/// The number of objects that it refers to.
+const REFERENCED: usize = SECRETS.len() + 1;
+/// Longer than an operator takes to start.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 #[tokio::main]
@@ -51,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .with_context(|| format!("cannot start {}", llsd.display()))?;
+        .with_context(|| format!("failed to start {}", llsd.display()))?;
     let webhooks = Webhooks::find(&testbed).await?;
     let sample = Sample::read(&namespace)?;
 
@@ -69,9 +69,9 @@ async fn main() -> anyhow::Result<()> {
     }
     print(
         "admission, all missing",
-        admissions(&webhooks, &sample, 0, REFERENTS).await?,
+        admissions(&webhooks, &sample, 0, REFERENCED).await?,
     );
-    create_named(&testbed, &namespace).await?;
+    create_referenced(&testbed, &namespace).await?;
     print(
         "admission",
         admissions(&webhooks, &sample, RUNS * 2, 0).await?,
@@ -90,8 +90,8 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long it takes to admit resources that are numbered from `first`, each with so many missing
-/// referents.
+/// The times to admit resources numbered from `first`, each with `missing` referenced objects that do not
+/// exist.
 async fn admissions(
     webhooks: &Webhooks,
     sample: &Sample,
@@ -105,8 +105,8 @@ async fn admissions(
     Ok(times.split_off(RUNS / 10))
 }
 
-/// Makes what the sample names.
-async fn create_named(testbed: &Testbed, namespace: &Namespace) -> anyhow::Result<()> {
+/// Creates the objects that the sample refers to.
+async fn create_referenced(testbed: &Testbed, namespace: &Namespace) -> anyhow::Result<()> {
     let client = testbed.client("admin").await?;
     let named = |name: &str| ObjectMeta {
         name: Some(name.to_owned()),
@@ -135,7 +135,7 @@ struct Webhooks {
 }
 
 impl Webhooks {
-    /// Asks the API server where they are.
+    /// Reads their address and CA bundle from the API server.
     async fn find(testbed: &Testbed) -> anyhow::Result<Self> {
         let api = Api::<ValidatingWebhookConfiguration>::all(testbed.client("admin").await?);
         let found = eventually(&api, WEBHOOK_NAME, DEADLINE, "installed", |one| {
@@ -143,37 +143,39 @@ impl Webhooks {
         });
         let mut webhooks = found.await?.and_then(|one| one.webhooks);
         let webhook = webhooks.as_mut().and_then(Vec::pop);
-        let reached = webhook.context("there is no webhook")?.client_config;
-        let url = reached.url.context("it is not reached by an address")?;
-        let bundle = reached.ca_bundle.context("nobody vouches for it")?;
-        let authorities = Certificate::from_pem_bundle(&bundle.0)?;
+        let config = webhook
+            .context("the configuration has no webhook")?
+            .client_config;
+        let url = config.url.context("the webhook has no URL")?;
+        let bundle = config.ca_bundle.context("the webhook has no CA bundle")?;
+        let certificates = Certificate::from_pem_bundle(&bundle.0)?;
         Ok(Self {
-            client: Client::builder().tls_certs_only(authorities).build()?,
+            client: Client::builder().tls_certs_only(certificates).build()?,
             address: url.trim_end_matches(VALIDATION_PATH).to_owned(),
         })
     }
 
     async fn convert(&self, review: &Value, count: usize) -> anyhow::Result<Duration> {
-        let (answer, took) = self.ask(CONVERSION_PATH, review).await?;
-        let converted = answer["response"]["convertedObjects"].as_array();
-        ensure!(converted.map(Vec::len) == Some(count), "{answer}");
-        Ok(took)
+        let (review_response, elapsed) = self.call(CONVERSION_PATH, review).await?;
+        let converted = review_response["response"]["convertedObjects"].as_array();
+        ensure!(converted.map(Vec::len) == Some(count), "{review_response}");
+        Ok(elapsed)
     }
 
-    /// Asks about a resource of which so many referents are missing.
+    /// Admits a resource, and checks that as many warnings report missing objects.
     async fn admit(&self, review: &Value, missing: usize) -> anyhow::Result<Duration> {
-        let (answer, took) = self.ask(VALIDATION_PATH, review).await?;
-        let response = &answer["response"];
-        ensure!(response["allowed"] == true, "{answer}");
+        let (review_response, elapsed) = self.call(VALIDATION_PATH, review).await?;
+        let response = &review_response["response"];
+        ensure!(response["allowed"] == true, "{review_response}");
         let warnings = response["warnings"].as_array().into_iter().flatten();
         let texts = warnings.filter_map(Value::as_str);
-        let missed = texts.filter(|text| text.contains(" yet; create it"));
-        ensure!(missed.count() == missing, "{answer}");
-        Ok(took)
+        let reported = texts.filter(|text| text.contains(" yet; create it"));
+        ensure!(reported.count() == missing, "{review_response}");
+        Ok(elapsed)
     }
 
-    /// From the first byte of the question to the last of the answer.
-    async fn ask(&self, path: &str, review: &Value) -> anyhow::Result<(Value, Duration)> {
+    /// Calls a webhook. The time is that from sending the request to the end of the response.
+    async fn call(&self, path: &str, review: &Value) -> anyhow::Result<(Value, Duration)> {
         let body = serde_json::to_vec(review)?;
         let request = self
             .client
@@ -181,13 +183,13 @@ impl Webhooks {
             .header("content-type", "application/json")
             .body(body);
         let begin = Instant::now();
-        let answer = request.send().await?.error_for_status()?.bytes().await?;
-        let took = begin.elapsed();
-        Ok((serde_json::from_slice(&answer)?, took))
+        let body = request.send().await?.error_for_status()?.bytes().await?;
+        let elapsed = begin.elapsed();
+        Ok((serde_json::from_slice(&body)?, elapsed))
     }
 }
 
-/// What is asked about.
+/// The resource that is sent.
 struct Sample {
     resource: Value,
     namespace: String,
@@ -203,7 +205,7 @@ impl Sample {
         })
     }
 
-    /// One of many, in a version.
+    /// The resource with a number, in a version.
     fn resource(&self, number: usize, version: Version) -> anyhow::Result<Value> {
         let mut resource = self.resource.clone();
         resource["metadata"]["name"] = format!("bench-{number}").into();

@@ -1,4 +1,4 @@
-//! Certificates change while requests are running, and no request notices.
+//! Rotation of the webhooks' certificate under load.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,31 +8,33 @@ use kube::Client;
 use kube::api::Api;
 use serde_json::json;
 
-use crate::plane::{DEADLINE, Plane, SECRET_NAMESPACE, Target, attempt, create, list, resource};
+use crate::test_cluster::{
+    DEADLINE, SECRET_NAMESPACE, Target, TestCluster, create, dry_run, list, resource,
+};
 
-/// Whole rotations to see: announced, promoted, retired.
+/// The number of complete rotations to wait for: announced, promoted, retired.
 const ROTATIONS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_fails_while_the_certificate_rotates() {
-    let plane = Plane::oldest().await;
-    let client = plane.client().await;
-    let namespace = plane.testbed.namespace("rotation").await.unwrap();
+    let cluster = TestCluster::oldest().await;
+    let client = cluster.client().await;
+    let namespace = cluster.testbed.namespace("rotation").await.unwrap();
     let [old, new] = ["v1alpha1", "v1alpha2"].map(|version| Target {
         namespace: namespace.name(),
         version,
     });
-    let good = resource(
+    let valid = resource(
         "v1alpha2",
-        "good",
+        "valid",
         &json!({"distribution": {"name": "starter"}}),
     );
-    create(&client, &new, &good).await.unwrap();
-    // The webhook alone refuses it, so it would pass if the webhook could not be asked.
-    let bad = resource(
+    create(&client, &new, &valid).await.unwrap();
+    // Only the webhook rejects this resource, so it would be accepted if the webhook were skipped.
+    let invalid = resource(
         "v1alpha2",
-        "bad",
-        &json!({"distribution": {"name": "nobody"}}),
+        "invalid",
+        &json!({"distribution": {"name": "unknown"}}),
     );
 
     let begin = Instant::now();
@@ -50,11 +52,11 @@ async fn no_request_fails_while_the_certificate_rotates() {
                 1,
                 "after {requests} requests"
             );
-            let refused = attempt(&client, namespace.name(), &bad)
+            let rejected = dry_run(&client, namespace.name(), &invalid)
                 .await
                 .unwrap()
                 .unwrap_err();
-            assert!(refused.message.contains("nobody"), "{}", refused.message);
+            assert!(rejected.message.contains("unknown"), "{}", rejected.message);
             requests += 2;
         }
         certificates.insert(served_certificate(&client).await);

@@ -1,42 +1,42 @@
-//! What the documents promise: every example of the specification, the quickstart, the migration guide
-//! and the first operator's samples goes through `kubectl`.
+//! `kubectl apply` accepts every example of the specification, the quickstart, the migration guide and
+//! the samples of llama-stack-k8s-operator.
 
 use std::path::{Path, PathBuf};
 
 use llsd_testbed::Namespace;
 use serde_json::Value;
 
-use crate::plane::{Plane, Target, list};
+use crate::test_cluster::{Target, TestCluster, list};
 
-/// Examples that are refused as they are written; a test of their own says why.
-const REFUSED: [&str; 2] = ["specification/full.yaml", "quickstart/v1alpha1.yaml"];
+/// Examples that are rejected. Other tests below check the reason.
+const REJECTED: [&str; 2] = ["specification/full.yaml", "quickstart/v1alpha1.yaml"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_is_accepted_as_written_by_the_newest_release() {
-    accept_all(Plane::newest().await).await;
+    accept_all(TestCluster::newest().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_is_accepted_as_written_by_the_oldest_release() {
-    accept_all(Plane::oldest().await).await;
+    accept_all(TestCluster::oldest().await).await;
 }
 
-async fn accept_all(plane: &Plane) {
-    let namespace = plane.testbed.namespace("examples").await.unwrap();
+async fn accept_all(cluster: &TestCluster) {
+    let namespace = cluster.testbed.namespace("examples").await.unwrap();
     let files = accepted_files();
     assert!(files.len() >= 35, "{}", files.len());
     let mut arguments = vec!["apply".to_owned(), "--dry-run=server".to_owned()];
     for file in &files {
         arguments.extend(["-f".to_owned(), file.display().to_string()]);
     }
-    apply(plane, &namespace, &arguments, String::new()).await;
+    apply(cluster, &namespace, &arguments, String::new()).await;
 
-    // Stored under names of their own, each can be read in either version and is what it was.
+    // Store each under its own name, and read it in both versions.
     let documents: Vec<Value> = files.iter().map(|file| renamed(file)).collect();
     let texts: Vec<String> = documents.iter().map(ToString::to_string).collect();
     let stdin = ["apply", "-f", "-"].map(str::to_owned);
-    apply(plane, &namespace, &stdin, texts.join("\n---\n")).await;
-    let client = plane.client().await;
+    apply(cluster, &namespace, &stdin, texts.join("\n---\n")).await;
+    let client = cluster.client().await;
     let read = async |version| {
         let target = Target {
             namespace: namespace.name(),
@@ -52,7 +52,7 @@ async fn accept_all(plane: &Plane) {
             "llamastack.io/v1alpha1" => (document["spec"].clone(), &old[name]["spec"]),
             _ => (document["spec"].clone(), &new[name]["spec"]),
         };
-        // The API server fills this in for v1alpha1, as it always did.
+        // The v1alpha1 schema has a default for this field.
         if let Some(Value::Object(container)) = sent.pointer_mut("/server/containerSpec") {
             container.entry("name").or_insert("llama-stack".into());
         }
@@ -68,8 +68,8 @@ async fn accept_all(plane: &Plane) {
     }
 }
 
-async fn apply(plane: &Plane, namespace: &Namespace, arguments: &[String], input: String) {
-    let kubectl = plane.testbed.kubectl("admin").unwrap();
+async fn apply(cluster: &TestCluster, namespace: &Namespace, arguments: &[String], input: String) {
+    let kubectl = cluster.testbed.kubectl("admin").unwrap();
     let applied = kubectl
         .namespace(namespace.name())
         .args(arguments)
@@ -78,31 +78,31 @@ async fn apply(plane: &Plane, namespace: &Namespace, arguments: &[String], input
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_full_example_is_refused_for_the_provider_it_does_not_define_and_for_nothing_else() {
-    let plane = Plane::newest().await;
+async fn the_full_example_is_rejected_only_for_its_undefined_provider() {
+    let cluster = TestCluster::newest().await;
     let full = std::fs::read_to_string(folder().join("specification/full.yaml")).unwrap();
     let dry_run = async |text: String| {
-        let kubectl = plane.testbed.kubectl("admin").unwrap();
+        let kubectl = cluster.testbed.kubectl("admin").unwrap();
         let apply = kubectl
             .args(["apply", "--dry-run=server", "-f", "-"])
             .input(text);
         apply.run().await.unwrap()
     };
-    let said = dry_run(full.clone()).await.failure().unwrap();
-    let reasons: Vec<&str> = said
+    let error = dry_run(full.clone()).await.failure().unwrap();
+    let reasons: Vec<&str> = error
         .lines()
         .filter(|line| line.contains("spec.") && !line.starts_with("Warning"))
         .collect();
-    assert_eq!(reasons.len(), 1, "{said}");
+    assert_eq!(reasons.len(), 1, "{error}");
     assert!(
         reasons[0].contains("spec.resources.models[1].provider: "),
-        "{said}"
+        "{error}"
     );
-    assert!(reasons[0].contains("vllm-primary"), "{said}");
-    // The ids that there are.
+    assert!(reasons[0].contains("vllm-primary"), "{error}");
+    // The message lists the defined ids.
     assert!(
         reasons[0].contains("vllm") && reasons[0].contains("custom-inference"),
-        "{said}"
+        "{error}"
     );
     dry_run(full.replace("vllm-primary", "vllm"))
         .await
@@ -111,11 +111,11 @@ async fn the_full_example_is_refused_for_the_provider_it_does_not_define_and_for
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_form_of_an_abandoned_plan_is_refused_with_a_pointer_to_v1alpha2() {
-    let plane = Plane::newest().await;
-    let kubectl = plane.testbed.kubectl("admin").unwrap();
+async fn an_abandoned_draft_of_the_api_is_rejected_with_a_pointer_to_v1alpha2() {
+    let cluster = TestCluster::newest().await;
+    let kubectl = cluster.testbed.kubectl("admin").unwrap();
     let file = folder().join("quickstart/v1alpha1.yaml");
-    let said = kubectl
+    let error = kubectl
         .args(["apply", "--dry-run=server", "-f"])
         .arg(file)
         .run()
@@ -123,7 +123,7 @@ async fn the_form_of_an_abandoned_plan_is_refused_with_a_pointer_to_v1alpha2() {
         .unwrap()
         .failure()
         .unwrap();
-    assert!(said.contains("v1alpha2"), "{said}");
+    assert!(error.contains("v1alpha2"), "{error}");
 }
 
 fn folder() -> PathBuf {
@@ -137,23 +137,23 @@ fn accepted_files() -> Vec<PathBuf> {
             .map(|one| one.unwrap().path())
     };
     let mut all: Vec<PathBuf> = files(folder()).flat_map(files).collect();
-    all.retain(|file| !REFUSED.iter().any(|refused| file.ends_with(refused)));
+    all.retain(|file| !REJECTED.iter().any(|rejected| file.ends_with(rejected)));
     all.sort();
     all
 }
 
-/// The document, named after its file so that no two have one name.
+/// The document with a unique name, made from its folder and file name.
 fn renamed(file: &Path) -> Value {
     let mut document: Value =
         serde_saphyr::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let book = file
+    let folder = file
         .parent()
         .unwrap()
         .file_name()
         .unwrap()
         .to_string_lossy()
         .into_owned();
-    let page = file.file_stem().unwrap().to_string_lossy().into_owned();
-    document["metadata"]["name"] = format!("{book}-{page}").into();
+    let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+    document["metadata"]["name"] = format!("{folder}-{stem}").into();
     document
 }

@@ -1,19 +1,20 @@
-//! Resources by the hundred: every field absent, empty, zero or set, the same ones every time.
+//! Generates specs in which every field is absent, empty, zero or set. The generator is seeded, so every
+//! run produces the same specs.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// A field of an object, and what it may be when it is there.
+/// The name of a field, and a generator of its values.
 type Field = (&'static str, fn(&mut Rng) -> Value);
 
-/// A v1alpha1 spec. What the API server would fill in is always there.
+/// A v1alpha1 spec. Fields with a schema default are always set.
 pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
-    let mut server = some(
+    let mut server = random_subset(
         rng,
         &[
             ("workers", |rng| pick(rng, &[json!(1), json!(4)])),
             ("containerSpec", |rng| {
-                let mut container = some(
+                let mut container = random_subset(
                     rng,
                     &[
                         ("port", |rng| {
@@ -40,7 +41,7 @@ pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
                 container
             }),
             ("podOverrides", |rng| {
-                some(
+                random_subset(
                     rng,
                     &[
                         ("serviceAccountName", |_| json!("sa")),
@@ -54,7 +55,7 @@ pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
                 )
             }),
             ("storage", |rng| {
-                some(
+                random_subset(
                     rng,
                     &[
                         ("size", |_| json!("5Gi")),
@@ -63,12 +64,13 @@ pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
                 )
             }),
             ("userConfig", |rng| {
-                let mut config = some(rng, &[("configMapNamespace", |_| json!("elsewhere"))]);
+                let mut config =
+                    random_subset(rng, &[("configMapNamespace", |_| json!("elsewhere"))]);
                 config["configMapName"] = json!("config");
                 config
             }),
             ("tlsConfig", |rng| {
-                let mut bundle = some(
+                let mut bundle = random_subset(
                     rng,
                     &[
                         ("configMapNamespace", |_| json!("elsewhere")),
@@ -81,7 +83,7 @@ pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
                 json!({ "caBundle": bundle })
             }),
             ("autoscaling", |rng| {
-                let mut scaling = some(
+                let mut scaling = random_subset(
                     rng,
                     &[
                         ("minReplicas", |_| json!(1)),
@@ -101,13 +103,13 @@ pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
         ],
     );
     server["distribution"] = json!({"name": "starter"});
-    let mut spec = some(
+    let mut spec = random_subset(
         rng,
         &[("network", |rng| {
-            some(
+            random_subset(
                 rng,
                 &[("allowedFrom", |rng| {
-                    some(
+                    random_subset(
                         rng,
                         &[
                             ("namespaces", |rng| {
@@ -130,7 +132,7 @@ pub(crate) fn v1alpha1(rng: &mut Rng) -> Value {
 
 /// A v1alpha2 spec that every layer accepts.
 pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
-    let mut spec = some(
+    let mut spec = random_subset(
         rng,
         &[
             ("providers", |rng| {
@@ -143,7 +145,7 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                 )
             }),
             ("resources", |rng| {
-                some(
+                random_subset(
                     rng,
                     &[("models", |rng| {
                         pick(
@@ -158,7 +160,7 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                 )
             }),
             ("storage", |rng| {
-                some(
+                random_subset(
                     rng,
                     &[("kv", |rng| {
                         pick(
@@ -179,7 +181,7 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                 )
             }),
             ("networking", |rng| {
-                some(
+                random_subset(
                     rng,
                     &[
                         ("port", |_| json!(9000)),
@@ -196,7 +198,7 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                             )
                         }),
                         ("allowedFrom", |rng| {
-                            some(rng, &[("namespaces", |_| json!(["a"]))])
+                            random_subset(rng, &[("namespaces", |_| json!(["a"]))])
                         }),
                         ("tls", |rng| {
                             pick(
@@ -212,7 +214,7 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                 )
             }),
             ("workload", |rng| {
-                some(
+                random_subset(
                     rng,
                     &[
                         ("replicas", |rng| pick(rng, &[json!(0), json!(2)])),
@@ -225,9 +227,11 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                                 ],
                             )
                         }),
-                        ("storage", |rng| some(rng, &[("size", |_| json!("5Gi"))])),
+                        ("storage", |rng| {
+                            random_subset(rng, &[("size", |_| json!("5Gi"))])
+                        }),
                         ("overrides", |rng| {
-                            some(
+                            random_subset(
                                 rng,
                                 &[
                                     ("env", |rng| {
@@ -244,14 +248,14 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
     );
     spec["distribution"] = json!({"name": "starter"});
     if spec.get("providers").is_none() {
-        // Nothing would serve the models.
+        // Without providers nothing would serve the models.
         spec["resources"] = json!({});
     }
     spec
 }
 
-/// An object with about half of the fields.
-fn some(rng: &mut Rng, fields: &[Field]) -> Value {
+/// An object with a random half of the fields.
+fn random_subset(rng: &mut Rng, fields: &[Field]) -> Value {
     let mut object = Map::new();
     for (name, value) in fields {
         if rng.bool() {

@@ -1,9 +1,9 @@
-//! What people type: get, explain, apply and edit, through either version.
+//! kubectl get, explain, apply and edit, in both versions.
 
 use llsd_testbed::{Finished, Namespace};
 use serde_json::Value;
 
-use crate::plane::{Plane, Target, list};
+use crate::test_cluster::{Target, TestCluster, list};
 
 const OLD: &str = "llamastackdistributions.v1alpha1.llamastack.io";
 const NEW: &str = "llamastackdistributions.v1alpha2.llamastack.io";
@@ -20,8 +20,17 @@ spec:
   workload: {replicas: 1}
 ";
 
+async fn create_namespace(prefix: &str) -> Namespace {
+    let testbed = &TestCluster::newest().await.testbed;
+    testbed.namespace(prefix).await.unwrap()
+}
+
 async fn kubectl(namespace: &Namespace, arguments: &[&str], input: &str) -> Finished {
-    let kubectl = Plane::newest().await.testbed.kubectl("admin").unwrap();
+    let kubectl = TestCluster::newest()
+        .await
+        .testbed
+        .kubectl("admin")
+        .unwrap();
     let command = kubectl
         .namespace(namespace.name())
         .args(arguments)
@@ -29,9 +38,13 @@ async fn kubectl(namespace: &Namespace, arguments: &[&str], input: &str) -> Fini
     command.run().await.unwrap()
 }
 
-/// Runs `kubectl edit` with an editor that replaces one text by another.
+/// Runs `kubectl edit` with an editor that replaces a string.
 async fn edit(namespace: &Namespace, kind: &str, from: &str, to: &str) -> Finished {
-    let kubectl = Plane::newest().await.testbed.kubectl("admin").unwrap();
+    let kubectl = TestCluster::newest()
+        .await
+        .testbed
+        .kubectl("admin")
+        .unwrap();
     let editor = format!("sed -i 's/{from}/{to}/'");
     let command = kubectl
         .namespace(namespace.name())
@@ -41,7 +54,7 @@ async fn edit(namespace: &Namespace, kind: &str, from: &str, to: &str) -> Finish
 }
 
 async fn read(namespace: &Namespace, version: &str) -> Value {
-    let client = Plane::newest().await.client().await;
+    let client = TestCluster::newest().await.client().await;
     let target = Target {
         namespace: namespace.name(),
         version,
@@ -54,13 +67,8 @@ async fn read(namespace: &Namespace, version: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn get_shows_the_columns_of_each_version() {
-    let namespace = Plane::newest()
-        .await
-        .testbed
-        .namespace("get")
-        .await
-        .unwrap();
+async fn kubectl_get_shows_the_columns_of_each_version() {
+    let namespace = create_namespace("get").await;
     kubectl(&namespace, &["apply", "-f", "-"], RICH)
         .await
         .success()
@@ -89,41 +97,33 @@ async fn get_shows_the_columns_of_each_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_says_what_fields_mean_in_each_version() {
-    let namespace = Plane::newest()
-        .await
-        .testbed
-        .namespace("explain")
-        .await
-        .unwrap();
-    for (version, field, word) in [
+async fn kubectl_explain_describes_the_fields_of_each_version() {
+    let namespace = create_namespace("explain").await;
+    for (version, field, expected) in [
         ("v1alpha2", "llsd.spec.networking", "expose"),
         ("v1alpha2", "llsd.spec.storage.sql", "connectionString"),
         ("v1alpha1", "llsd.spec.server.containerSpec", "port"),
     ] {
         let version = format!("--api-version=llamastack.io/{version}");
-        let said = kubectl(&namespace, &["explain", field, &version], "")
+        let shown = kubectl(&namespace, &["explain", field, &version], "")
             .await
             .success()
             .unwrap();
         assert!(
-            said.contains("DESCRIPTION") && said.contains(word),
-            "{said}"
+            shown.contains("DESCRIPTION") && shown.contains(expected),
+            "{shown}"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_through_the_old_version_keeps_what_only_the_new_one_can_say() {
-    let namespace = Plane::newest()
-        .await
-        .testbed
-        .namespace("edit")
-        .await
-        .unwrap();
+async fn a_v1alpha1_edit_keeps_fields_that_only_v1alpha2_has() {
+    let namespace = create_namespace("edit").await;
     let applied = kubectl(&namespace, &["apply", "-f", "-"], RICH).await;
     assert!(
-        applied.stderr.contains("has no Secret \"vllm-creds\" yet"),
+        applied
+            .stderr
+            .contains("Secret \"vllm-creds\" not found in namespace "),
         "{}",
         applied.stderr
     );
@@ -149,13 +149,8 @@ async fn an_edit_through_the_old_version_keeps_what_only_the_new_one_can_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_that_contradicts_the_new_version_wins_and_says_so() {
-    let namespace = Plane::newest()
-        .await
-        .testbed
-        .namespace("conflict")
-        .await
-        .unwrap();
+async fn a_v1alpha1_edit_that_contradicts_v1alpha2_fields_wins_with_a_warning() {
+    let namespace = create_namespace("conflict").await;
     kubectl(&namespace, &["apply", "-f", "-"], RICH)
         .await
         .success()
@@ -170,33 +165,28 @@ async fn an_edit_that_contradicts_the_new_version_wins_and_says_so() {
     edited.success().unwrap();
     let after = read(&namespace, "v1alpha2").await;
     assert_eq!(after["spec"]["networking"]["expose"], false);
-    let kept = &after["metadata"]["annotations"]["llamastack.io/conversion-conflicts"];
+    let conflicts = &after["metadata"]["annotations"]["llamastack.io/conversion-conflicts"];
     assert!(
-        kept.as_str().unwrap().contains("llama.example.com"),
-        "{kept}"
+        conflicts.as_str().unwrap().contains("llama.example.com"),
+        "{conflicts}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_v1alpha1_resource_is_told_in_v1alpha1_words() {
-    let namespace = Plane::newest()
-        .await
-        .testbed
-        .namespace("old-words")
-        .await
-        .unwrap();
-    let bad = "
+async fn an_invalid_v1alpha1_resource_is_rejected_with_v1alpha1_field_names() {
+    let namespace = create_namespace("field-names").await;
+    let invalid = "
 apiVersion: llamastack.io/v1alpha1
 kind: LlamaStackDistribution
-metadata: {name: bad}
+metadata: {name: invalid}
 spec: {server: {distribution: {name: startr}, containerSpec: {env: [{name: 'A=B', value: c}]}}}
 ";
-    let said = kubectl(&namespace, &["apply", "-f", "-"], bad)
+    let error = kubectl(&namespace, &["apply", "-f", "-"], invalid)
         .await
         .failure()
         .unwrap();
     assert!(
-        said.contains("spec.server.containerSpec.env[0].name: "),
-        "{said}"
+        error.contains("spec.server.containerSpec.env[0].name: "),
+        "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! Resources that the first operator left, stored anew.
+//! Migration of resources that llama-stack-k8s-operator stored as v1alpha1.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -8,7 +8,7 @@ use llsd_api::DISTRIBUTION_CRD_NAME;
 use llsd_controller::{Migration, MigrationError, migrate_storage};
 use serde_json::json;
 
-use crate::plane::{LEGACY, Plane, Target, list};
+use crate::test_cluster::{LEGACY, Target, TestCluster, list};
 
 async fn stored_versions(client: &Client) -> Vec<String> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
@@ -36,15 +36,15 @@ async fn resource_versions(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_was_stopped_is_taken_up_and_done_once() {
-    let plane = Plane::oldest().await;
-    let admin = plane.client().await;
+async fn an_interrupted_migration_is_resumed_and_writes_each_resource_once() {
+    let cluster = TestCluster::oldest().await;
+    let admin = cluster.client().await;
     assert_eq!(stored_versions(&admin).await, ["v1alpha1", "v1alpha2"]);
     let before = resource_versions(&admin).await;
 
-    // Somebody who may write in one of the two namespaces only comes half the way.
-    let half = half_allowed(plane, &admin).await;
-    let stopped = migrate_storage(&half).await.unwrap_err();
+    // A user who may write in only one of the two namespaces cannot complete the migration.
+    let restricted = restricted_client(cluster, &admin).await;
+    let stopped = migrate_storage(&restricted).await.unwrap_err();
     assert!(
         matches!(&stopped, MigrationError::Resource { namespace, .. } if namespace == "legacy-b"),
         "{stopped}"
@@ -61,7 +61,7 @@ async fn a_migration_that_was_stopped_is_taken_up_and_done_once() {
     );
     assert_eq!(stored_versions(&admin).await, ["v1alpha2"]);
     let after = resource_versions(&admin).await;
-    // What was stored anew already is not written again.
+    // Resources that were migrated before are not written again.
     assert_eq!(after[..2], between[..2]);
     assert_ne!(after[2], between[2]);
     assert_eq!(
@@ -70,49 +70,50 @@ async fn a_migration_that_was_stopped_is_taken_up_and_done_once() {
     );
 }
 
-async fn half_allowed(plane: &Plane, admin: &Client) -> Client {
-    const USER: &str = "half-allowed";
-    plane.testbed.add_user(USER, None).unwrap();
+/// A client that may write resources in `legacy-a` only.
+async fn restricted_client(cluster: &TestCluster, admin: &Client) -> Client {
+    const USER: &str = "restricted";
+    cluster.testbed.add_user(USER, None).unwrap();
     let subjects = json!([{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}]);
-    let role = |name: &str| json!({"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
+    let role_ref = |name: &str| json!({"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
     let roles = Api::<ClusterRole>::all(admin.clone());
     for (name, rules) in [
         (
-            "half-reads",
+            "restricted-read",
             json!([
                 {"apiGroups": ["llamastack.io"], "resources": ["*"], "verbs": ["get", "list"]},
                 {"apiGroups": ["apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
             ]),
         ),
         (
-            "half-writes",
+            "restricted-write",
             json!([{"apiGroups": ["llamastack.io"], "resources": ["*"], "verbs": ["patch"]}]),
         ),
     ] {
-        let made = json!({"metadata": {"name": name}, "rules": rules});
+        let role = json!({"metadata": {"name": name}, "rules": rules});
         roles
             .create(
                 &PostParams::default(),
-                &serde_json::from_value(made).unwrap(),
+                &serde_json::from_value(role).unwrap(),
             )
             .await
             .unwrap();
     }
-    let everywhere = json!({"metadata": {"name": "half-reads"}, "roleRef": role("half-reads"), "subjects": subjects});
+    let cluster_binding = json!({"metadata": {"name": "restricted-read"}, "roleRef": role_ref("restricted-read"), "subjects": subjects});
     Api::<ClusterRoleBinding>::all(admin.clone())
         .create(
             &PostParams::default(),
-            &serde_json::from_value(everywhere).unwrap(),
+            &serde_json::from_value(cluster_binding).unwrap(),
         )
         .await
         .unwrap();
-    let there = json!({"metadata": {"name": "half-writes"}, "roleRef": role("half-writes"), "subjects": subjects});
+    let binding = json!({"metadata": {"name": "restricted-write"}, "roleRef": role_ref("restricted-write"), "subjects": subjects});
     Api::<RoleBinding>::namespaced(admin.clone(), "legacy-a")
         .create(
             &PostParams::default(),
-            &serde_json::from_value(there).unwrap(),
+            &serde_json::from_value(binding).unwrap(),
         )
         .await
         .unwrap();
-    plane.testbed.client(USER).await.unwrap()
+    cluster.testbed.client(USER).await.unwrap()
 }

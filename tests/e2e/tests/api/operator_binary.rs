@@ -1,4 +1,4 @@
-//! The program itself, on control planes where nothing was installed before.
+//! The `llsd` binary on empty control planes.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use llsd_api::DISTRIBUTION_CRD_NAME;
-use llsd_e2e::{Shelf, ogx_base};
+use llsd_e2e::{TestRegistry, ogx_base};
 use llsd_testbed::{Access, Finished, Invocation, Release, Testbed, eventually, until};
 use serde_json::json;
 
-use crate::plane::{DEADLINE, LEGACY, leave_legacy};
+use crate::test_cluster::{DEADLINE, LEGACY, create_legacy_resources};
 
 const STARTER: &str = include_str!("../../../../host/render/distributions/starter.yaml");
-/// The Secret of the resources that are tried out.
+/// The Secret that the resources refer to.
 const KEYS: &str = "keys";
 
-/// A running operator; it ends with the test.
-struct Operator {
+/// A running `llsd operator --dev`, killed when dropped.
+struct DevOperator {
     process: Child,
     log: PathBuf,
 }
 
-impl Operator {
-    /// Runs from a laptop: installs what it needs into the cluster.
+impl DevOperator {
+    /// Starts an operator that installs its CRDs and webhooks itself.
     fn start(testbed: &Testbed, cache: &Path, arguments: &[&str]) -> Self {
         let log = testbed.state().folder.join("operator.log");
         let append = OpenOptions::new().create(true).append(true).open(&log);
@@ -44,17 +44,17 @@ impl Operator {
     }
 }
 
-impl Drop for Operator {
+impl Drop for DevOperator {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the process has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            // The harness shows it with the failure.
-            #[allow(clippy::print_stderr, reason = "a test that fails says why")]
+            // The test harness prints it with the failure.
+            #[allow(clippy::print_stderr, reason = "shows why the test failed")]
             {
-                eprintln!("the log of the operators is\n{log}");
+                eprintln!("log of the operators:\n{log}");
             }
         }
     }
@@ -62,7 +62,7 @@ impl Drop for Operator {
 
 fn llsd() -> PathBuf {
     let path = std::env::var_os("LLSD_BIN");
-    path.expect("LLSD_BIN is not set: run the tests through `cargo xtask test`")
+    path.expect("LLSD_BIN is not set; run the tests with `cargo xtask test`")
         .into()
 }
 
@@ -71,13 +71,13 @@ async fn kubectl(testbed: &Testbed, arguments: &[&str], input: &str) -> Finished
     kubectl.args(arguments).input(input).run().await.unwrap()
 }
 
-/// What admission says to a resource, without creating it.
-async fn try_out(testbed: &Testbed, distribution: &str, provider: &str) -> Finished {
+/// Applies a resource in a dry run.
+async fn dry_run(testbed: &Testbed, distribution: &str, provider: &str) -> Finished {
     let resource = format!(
         "
 apiVersion: llamastack.io/v1alpha2
 kind: LlamaStackDistribution
-metadata: {{name: tried}}
+metadata: {{name: dry-run}}
 spec:
   distribution: {distribution}
   providers: {{inference: {{provider: {provider}, endpoint: 'http://vllm:8000', apiKey: {{secretKeyRef: {{name: {KEYS}, key: a}}}}}}}}
@@ -87,7 +87,7 @@ spec:
     kubectl(testbed, &arguments, &resource).await
 }
 
-async fn lead_by(testbed: &Testbed, name: &str) {
+async fn wait_until_leader(testbed: &Testbed, name: &str) {
     let leases: Api<Lease> = Api::namespaced(testbed.client("admin").await.unwrap(), "default");
     let holds = |lease: Option<&Lease>| {
         let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
@@ -99,31 +99,34 @@ async fn lead_by(testbed: &Testbed, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_does_not_lead_admits_by_plugins_images_names_and_secrets_newer_than_itself()
-{
-    let mut shelf = Shelf::start(Access::Anyone).await;
-    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
-    let image = shelf
+async fn a_follower_admits_with_plugins_images_distributions_and_secrets_added_after_its_start() {
+    let mut registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let image = registry
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
     let image = format!("{{image: '{image}'}}");
     let testbed = Testbed::start(Release::Newest).await.unwrap();
     let caches = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let host = shelf.registry.host().to_owned();
-    let reach = ["--plain-http", &host, "--allow-address", "127.0.0.1"];
+    let host = registry.server.host().to_owned();
+    let registry_args = ["--plain-http", &host, "--allow-address", "127.0.0.1"];
 
-    // The leader serves no webhooks, so that every answer comes from the other.
-    let leader = [&["--no-webhooks", "--leader-elect", "leader"], &reach[..]].concat();
-    let _leader = Operator::start(&testbed, caches[0].path(), &leader);
-    lead_by(&testbed, "leader").await;
-    let other = [&["--leader-elect", "other"], &reach[..]].concat();
-    let _other = Operator::start(&testbed, caches[1].path(), &other);
+    // The leader serves no webhooks, so the follower handles every admission request.
+    let leader = [
+        &["--no-webhooks", "--leader-elect", "leader"],
+        &registry_args[..],
+    ]
+    .concat();
+    let _leader = DevOperator::start(&testbed, caches[0].path(), &leader);
+    wait_until_leader(&testbed, "leader").await;
+    let follower = [&["--leader-elect", "follower"], &registry_args[..]].concat();
+    let _follower = DevOperator::start(&testbed, caches[1].path(), &follower);
 
-    until("no plugin knows the dialect", DEADLINE, || async {
-        let said = try_out(&testbed, &image, "vllm").await;
+    until("no plugin supports the dialect", DEADLINE, || async {
+        let output = dry_run(&testbed, &image, "vllm").await;
         let unsupported = "Warning: spec.distribution: Unsupported config.yaml version ogx/1.0";
-        ensure!(said.stderr.contains(unsupported), "{}", said.stderr);
-        said.success()
+        ensure!(output.stderr.contains(unsupported), "{}", output.stderr);
+        output.success()
     })
     .await
     .unwrap();
@@ -142,47 +145,51 @@ spec: {{reference: '{plugin}'}}
         .await
         .success()
         .unwrap();
-    until("the plugin knows the dialect", DEADLINE, || async {
-        let said = try_out(&testbed, &image, "vllm").await;
-        ensure!(!said.stderr.contains("Unsupported"), "{}", said.stderr);
-        said.success()
+    until("the plugin supports the dialect", DEADLINE, || async {
+        let output = dry_run(&testbed, &image, "vllm").await;
+        ensure!(!output.stderr.contains("Unsupported"), "{}", output.stderr);
+        output.success()
     })
     .await
     .unwrap();
-    let refused = try_out(&testbed, &image, "vlm").await.failure().unwrap();
+    let rejected = dry_run(&testbed, &image, "vlm").await.failure().unwrap();
     assert!(
-        refused.contains("spec.providers.inference.provider: ") && refused.contains("vllm"),
-        "{refused}"
+        rejected.contains("spec.providers.inference.provider: ") && rejected.contains("vllm"),
+        "{rejected}"
     );
-    lead_by(&testbed, "leader").await;
+    wait_until_leader(&testbed, "leader").await;
 
-    shelf.registry.stop();
-    let unread = format!("{{image: '{}'}}", shelf.reference("acme/stack:2"));
-    let said = try_out(&testbed, &unread, "vllm").await;
-    let warning = "Warning: spec.distribution.image: the base configuration could not be read: ";
-    assert!(said.stderr.contains(warning), "{}", said.stderr);
-    said.success().unwrap();
+    registry.server.stop();
+    let unreadable = format!("{{image: '{}'}}", registry.reference("acme/stack:2"));
+    let output = dry_run(&testbed, &unreadable, "vllm").await;
+    let warning = "Warning: spec.distribution.image: failed to read the base configuration: ";
+    assert!(output.stderr.contains(warning), "{}", output.stderr);
+    output.success().unwrap();
 
     kubectl(&testbed, &["delete", "schemaplugin", "ogx"], "")
         .await
         .success()
         .unwrap();
-    until("nobody knows the dialect any more", DEADLINE, || async {
-        let said = try_out(&testbed, &image, "vllm").await;
-        ensure!(said.stderr.contains("Unsupported"), "{}", said.stderr);
-        Ok(())
-    })
+    until(
+        "no plugin supports the dialect any more",
+        DEADLINE,
+        || async {
+            let output = dry_run(&testbed, &image, "vllm").await;
+            ensure!(output.stderr.contains("Unsupported"), "{}", output.stderr);
+            Ok(())
+        },
+    )
     .await
     .unwrap();
-    admits_names_of_the_config_map(&testbed).await;
-    warns_of_missing_secrets_alone(&testbed).await;
+    admits_distributions_of_the_config_map(&testbed).await;
+    warns_only_of_missing_secrets(&testbed).await;
 }
 
-async fn admits_names_of_the_config_map(testbed: &Testbed) {
+async fn admits_distributions_of_the_config_map(testbed: &Testbed) {
     let acme = "{name: acme}";
-    let refused = try_out(testbed, acme, "vllm").await.failure().unwrap();
-    let nobody = "spec.distribution.name: no distribution is called \"acme\"; use one of: ";
-    assert!(refused.contains(nobody), "{refused}");
+    let rejected = dry_run(testbed, acme, "vllm").await.failure().unwrap();
+    let unknown = "spec.distribution.name: no distribution is called \"acme\"; use one of: ";
+    assert!(rejected.contains(unknown), "{rejected}");
 
     let entry = "acme: {image: 'acme.example/stack:3', schema: llama-stack/0.7, baseConfig: {configMapName: acme-base}}";
     let maps = [
@@ -198,47 +205,47 @@ async fn admits_names_of_the_config_map(testbed: &Testbed) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": maps}).to_string();
     let applied = kubectl(testbed, &["apply", "--filename", "-"], &list).await;
     applied.success().unwrap();
-    until("the name is known", DEADLINE, || async {
-        try_out(testbed, acme, "vllm").await.success()
+    until("the distribution is known", DEADLINE, || async {
+        dry_run(testbed, acme, "vllm").await.success()
     })
     .await
     .unwrap();
 
-    let refused = try_out(testbed, acme, "vlm").await.failure().unwrap();
+    let rejected = dry_run(testbed, acme, "vlm").await.failure().unwrap();
     assert!(
-        refused.contains("spec.providers.inference.provider: "),
-        "its base was not looked at: {refused}"
+        rejected.contains("spec.providers.inference.provider: "),
+        "the base configuration was not used: {rejected}"
     );
     let other_key = "{image: 'acme.example/stack:3', schema: llama-stack/0.7, baseConfig: {configMapName: acme-base, key: other}}";
-    let said = try_out(testbed, other_key, "vllm").await;
+    let output = dry_run(testbed, other_key, "vllm").await;
     let warning = "the ConfigMap \"acme-base\" has no key \"other\"";
-    assert!(said.stderr.contains(warning), "{}", said.stderr);
-    said.success().unwrap();
-    let other = try_out(testbed, "{name: gpu-farm}", "vllm").await;
-    let refused = other.failure().unwrap();
+    assert!(output.stderr.contains(warning), "{}", output.stderr);
+    output.success().unwrap();
+    let other = dry_run(testbed, "{name: gpu-farm}", "vllm").await;
+    let rejected = other.failure().unwrap();
     let choices = "no distribution is called \"gpu-farm\"; use one of: acme, ";
-    assert!(refused.contains(choices), "{refused}");
+    assert!(rejected.contains(choices), "{rejected}");
 }
 
-async fn warns_of_missing_secrets_alone(testbed: &Testbed) {
+async fn warns_only_of_missing_secrets(testbed: &Testbed) {
     let starter = "{name: starter}";
-    let missing = format!("has no Secret {KEYS:?} yet");
-    let said = try_out(testbed, starter, "vllm").await;
-    assert!(said.stderr.contains(&missing), "{}", said.stderr);
-    said.success().unwrap();
+    let missing = format!("Secret {KEYS:?} not found in namespace ");
+    let output = dry_run(testbed, starter, "vllm").await;
+    assert!(output.stderr.contains(&missing), "{}", output.stderr);
+    output.success().unwrap();
     let create = ["create", "secret", "generic", KEYS, "--from-literal=a=b"];
     kubectl(testbed, &create, "").await.success().unwrap();
-    // At once: the webhook's own watch has told of it by the time that kubectl asks.
-    let said = try_out(testbed, starter, "vllm").await;
-    assert!(!said.stderr.contains(&missing), "{}", said.stderr);
-    said.success().unwrap();
+    // No wait: the webhook's watch has seen the Secret by the time kubectl sends the next request.
+    let output = dry_run(testbed, starter, "vllm").await;
+    assert!(!output.stderr.contains(&missing), "{}", output.stderr);
+    output.success().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_first_operator_stored_is_stored_anew_by_one_command() {
+async fn one_command_migrates_the_resources_that_upstream_stored() {
     let testbed = Testbed::start(Release::Newest).await.unwrap();
     let client = testbed.client("admin").await.unwrap();
-    leave_legacy(&client).await.unwrap();
+    create_legacy_resources(&client).await.unwrap();
     let cache = tempfile::tempdir().unwrap();
     let migrate = || {
         Invocation::new(&llsd())
@@ -246,8 +253,8 @@ async fn what_the_first_operator_stored_is_stored_anew_by_one_command() {
             .env("KUBECONFIG", testbed.kubeconfig("admin").unwrap())
             .run()
     };
-    // Who serves one namespace leaves the others as they are stored.
-    let _operator = Operator::start(&testbed, cache.path(), &["--namespace", "default"]);
+    // An operator of one namespace does not migrate the others.
+    let _operator = DevOperator::start(&testbed, cache.path(), &["--namespace", "default"]);
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let versions = |definition: Option<&CustomResourceDefinition>| {
         let status = definition.and_then(|one| one.status.clone());
@@ -263,17 +270,17 @@ async fn what_the_first_operator_stored_is_stored_anew_by_one_command() {
     .await
     .unwrap();
 
-    let done = until("the webhooks convert", DEADLINE, || async {
+    let done = until("the webhooks convert resources", DEADLINE, || async {
         migrate().await?.success()
     })
     .await
     .unwrap();
     let count = LEGACY.len();
-    assert_eq!(done, format!("{count} resources stored as v1alpha2\n"));
+    assert_eq!(done, format!("migrated {count} resources to v1alpha2\n"));
     let definition = definitions.get(DISTRIBUTION_CRD_NAME).await.unwrap();
     assert_eq!(versions(Some(&definition)).unwrap(), ["v1alpha2"]);
     assert_eq!(
         migrate().await.unwrap().success().unwrap(),
-        "nothing to do: everything is stored as v1alpha2\n"
+        "nothing to migrate: all resources are stored as v1alpha2\n"
     );
 }

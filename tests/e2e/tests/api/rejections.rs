@@ -1,35 +1,36 @@
-//! Who refuses what: each bad example of the table of rules, and what only plugins can know.
+//! Which layer rejects a resource: every invalid example of the table of rules, and errors that only
+//! plugins detect.
 
 use kube::core::Status;
 use llsd_api::POLICY_NAME;
 use llsd_api::rules::{Example, Expression, Layer, Rule, rules};
 use serde_json::Value;
 
-use crate::plane::{Plane, attempt, resource};
+use crate::test_cluster::{TestCluster, dry_run, resource};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_bad_resource_is_refused_by_its_layer_on_the_newest_release() {
-    refuse_all(Plane::newest().await).await;
+async fn every_invalid_resource_is_rejected_by_the_expected_layer_on_the_newest_release() {
+    reject_all(TestCluster::newest().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_bad_resource_is_refused_by_its_layer_on_the_oldest_release() {
-    refuse_all(Plane::oldest().await).await;
+async fn every_invalid_resource_is_rejected_by_the_expected_layer_on_the_oldest_release() {
+    reject_all(TestCluster::oldest().await).await;
 }
 
-async fn refuse_all(plane: &Plane) {
-    let client = plane.client().await;
+async fn reject_all(cluster: &TestCluster) {
+    let client = cluster.client().await;
     let (mut sent, mut wrong) = (0, Vec::new());
     for rule in rules() {
         for example in rule.examples {
             sent += 1;
             let spec: Value = serde_saphyr::from_str(example.spec).unwrap();
             let document = resource("v1alpha2", example.name, &spec);
-            let complaint = match attempt(&client, "default", &document).await.unwrap() {
+            let problem = match dry_run(&client, "default", &document).await.unwrap() {
                 Ok(_) => Some("accepted".to_owned()),
-                Err(status) => complaint(rule, example, &status),
+                Err(status) => problem_with(rule, example, &status),
             };
-            wrong.extend(complaint.map(|one| format!("{} {}\n    {one}", rule.id, example.spec)));
+            wrong.extend(problem.map(|one| format!("{} {}\n    {one}", rule.id, example.spec)));
         }
     }
     assert!(sent >= 60, "{sent} examples");
@@ -41,8 +42,8 @@ async fn refuse_all(plane: &Plane) {
     );
 }
 
-/// What is wrong with a refusal, if anything.
-fn complaint(rule: &Rule, example: &Example, status: &Status) -> Option<String> {
+/// How a rejection differs from what the rule demands, if it does.
+fn problem_with(rule: &Rule, example: &Example, status: &Status) -> Option<String> {
     let message = &status.message;
     let by = if message.contains("admission webhook") {
         Layer::Webhook
@@ -55,25 +56,26 @@ fn complaint(rule: &Rule, example: &Example, status: &Status) -> Option<String> 
     };
     if by != rule.layer {
         return Some(format!(
-            "refused by {by:?} and not by {:?}: {message}",
+            "rejected by {by:?} instead of {:?}: {message}",
             rule.layer
         ));
     }
-    let place = place(rule, example);
-    let says = match by {
-        // The API server's own words: the place, and what is wrong with it.
-        Layer::Schema => message.contains(&place),
-        Layer::Crd => message.contains(&place),
+    let field = expected_field(rule, example);
+    let is_named = match by {
+        // The API server words these messages itself.
+        Layer::Schema => message.contains(&field),
+        Layer::Crd => message.contains(&field),
         Layer::Policy => {
-            message.contains(&place) && message.contains(rule.problem) && message.contains(rule.fix)
+            message.contains(&field) && message.contains(rule.problem) && message.contains(rule.fix)
         }
-        Layer::Webhook => message.contains(&format!("{place}: ")) && message.contains("; "),
+        Layer::Webhook => message.contains(&format!("{field}: ")) && message.contains("; "),
     };
-    (!says).then(|| format!("does not name {place} with problem and fix: {message}"))
+    (!is_named)
+        .then(|| format!("the message does not name {field}, the problem and the fix: {message}"))
 }
 
-/// The place that a layer names: rules in CEL name the node that they stand at.
-fn place(rule: &Rule, example: &Example) -> String {
+/// The field that the message must name. A CEL rule names the node that it is attached to.
+fn expected_field(rule: &Rule, example: &Example) -> String {
     match rule.expression {
         Some(Expression::Policy { field, .. }) => field.to_owned(),
         Some(Expression::PolicyPerApi { suffix, .. }) => {
@@ -91,13 +93,12 @@ fn place(rule: &Rule, example: &Example) -> String {
                 field_path.unwrap_or_default()
             )
         }
-        // A list's entry that is repeated, and everything else, is named itself.
         None => example.field.to_owned(),
     }
 }
 
-/// What no rule of the table can know: it takes the plugins and the list of distributions.
-const KNOWN_BY_PLUGINS: &[(&str, &str)] = &[
+/// Errors that no rule of the table can detect, because they depend on the plugins and distributions.
+const DETECTED_BY_PLUGINS: &[(&str, &str)] = &[
     (
         "{distribution: {name: starter}, disabled: [inference]}",
         "spec.disabled[0]: the server does not start without \"inference\"",
@@ -129,16 +130,16 @@ const KNOWN_BY_PLUGINS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_plugins_know_is_refused_by_the_webhook() {
-    let client = Plane::newest().await.client().await;
+async fn errors_that_only_plugins_detect_are_rejected_by_the_webhook() {
+    let client = TestCluster::newest().await.client().await;
     let mut wrong = Vec::new();
-    for (spec, expected) in KNOWN_BY_PLUGINS {
+    for (spec, expected) in DETECTED_BY_PLUGINS {
         let document = resource(
             "v1alpha2",
             "my-stack",
             &serde_saphyr::from_str(spec).unwrap(),
         );
-        match attempt(&client, "default", &document).await.unwrap() {
+        match dry_run(&client, "default", &document).await.unwrap() {
             Ok(_) => wrong.push(format!("{spec}\n    accepted")),
             Err(status)
                 if status.message.contains("admission webhook")

@@ -1,5 +1,5 @@
-//! Control planes of the API tests' own: definitions, policy and webhooks belong to a whole cluster,
-//! and these tests want all of them.
+//! Control planes for the API tests alone, because CRDs, admission policy and webhooks affect a whole
+//! cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,53 +18,53 @@ use llsd_webhook::Periods;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Where the certificate of a plane's webhooks is.
+/// The namespace of the webhooks' certificate.
 pub(crate) const SECRET_NAMESPACE: &str = "default";
 
-/// Resources of the first operator that a plane holds from before ours came, by namespace.
+/// Resources of llama-stack-k8s-operator in every cluster, as (namespace, name).
 pub(crate) const LEGACY: [(&str, &str); 3] = [
     ("legacy-a", "first"),
     ("legacy-a", "second"),
     ("legacy-b", "third"),
 ];
 
-/// Certificates that live for two minutes, so that a test sees several. The waits are for API servers on
-/// a machine that is busy with other tests.
-pub(crate) const HURRIED: Periods = Periods {
+/// Certificates that are valid for two minutes, so that a test sees several. `settle` and `overlap` are
+/// long enough for API servers on a busy machine.
+pub(crate) const SHORT_PERIODS: Periods = Periods {
     valid: Duration::from_secs(120),
     renew_before: Duration::from_secs(118),
     settle: Duration::from_secs(15),
     overlap: Duration::from_secs(15),
 };
 
-/// A control plane with our definitions, policy and webhooks.
-pub(crate) struct Plane {
+/// A control plane with our CRDs, admission policy and webhooks.
+pub(crate) struct TestCluster {
     pub(crate) testbed: Testbed,
 }
 
-/// Where in the API a document goes.
+/// A namespace and API version to send requests to.
 pub(crate) struct Target<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) version: &'a str,
 }
 
-impl Plane {
-    /// The newest release; certificates last as long as they do for users.
+impl TestCluster {
+    /// A cluster of the newest release, with the default certificate periods.
     pub(crate) async fn newest() -> &'static Self {
-        static NEWEST: OnceCell<Plane> = OnceCell::const_new();
+        static NEWEST: OnceCell<TestCluster> = OnceCell::const_new();
         NEWEST
             .get_or_init(|| Self::start(Release::Newest, Periods::default()))
             .await
     }
 
-    /// The oldest release; certificates rotate all the time.
+    /// A cluster of the oldest release, with short certificate periods.
     pub(crate) async fn oldest() -> &'static Self {
-        static OLDEST: OnceCell<Plane> = OnceCell::const_new();
+        static OLDEST: OnceCell<TestCluster> = OnceCell::const_new();
         OLDEST
-            .get_or_init(|| Self::start(Release::Oldest, HURRIED))
+            .get_or_init(|| Self::start(Release::Oldest, SHORT_PERIODS))
             .await
     }
 
@@ -75,7 +75,7 @@ impl Plane {
     async fn start(release: Release, periods: Periods) -> Self {
         let testbed = Testbed::start(release).await.unwrap();
         let client = testbed.client("admin").await.unwrap();
-        leave_legacy(&client).await.unwrap();
+        create_legacy_resources(&client).await.unwrap();
         let webhook = serve_webhooks(
             testbed.kubeconfig("admin").unwrap(),
             SECRET_NAMESPACE,
@@ -90,9 +90,9 @@ impl Plane {
     }
 }
 
-/// What a cluster holds that the first operator has served: the same definition, with v1alpha1 stored
-/// and nobody to convert.
-pub(crate) async fn leave_legacy(client: &Client) -> Result<()> {
+/// Creates what llama-stack-k8s-operator leaves in a cluster: the CRD with v1alpha1 as storage version and
+/// no conversion webhook, and some resources.
+pub(crate) async fn create_legacy_resources(client: &Client) -> Result<()> {
     let mut definition = distribution_crd(None);
     definition
         .spec
@@ -102,7 +102,7 @@ pub(crate) async fn leave_legacy(client: &Client) -> Result<()> {
         version.storage = true;
     }
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    let parameters = PatchParams::apply("the-first-operator").force();
+    let parameters = PatchParams::apply("llama-stack-k8s-operator").force();
     api.patch(
         DISTRIBUTION_CRD_NAME,
         &parameters,
@@ -121,19 +121,17 @@ pub(crate) async fn leave_legacy(client: &Client) -> Result<()> {
             .patch(namespace, &parameters, &Patch::Apply(&body))
             .await?;
         let spec = json!({"replicas": 0, "server": {"distribution": {"name": "starter"}, "containerSpec": {"port": 0}}});
-        until(
-            "the first operator's resources are taken",
-            DEADLINE,
-            || async { Ok(create(client, &target, &resource("v1alpha1", name, &spec)).await?) },
-        )
+        until("the legacy resources are accepted", DEADLINE, || async {
+            Ok(create(client, &target, &resource("v1alpha1", name, &spec)).await?)
+        })
         .await?;
     }
     Ok(())
 }
 
-/// A policy takes effect some seconds after it was made.
+/// Waits until the admission policy and the webhook are in effect, which takes some seconds.
 async fn wait_for_layers(client: &Client) -> Result<()> {
-    let refused_by = [
+    let rejected_by = [
         (
             "ValidatingAdmissionPolicy",
             json!({"distribution": {"name": "starter"}, "resources": {"models": [7]}}),
@@ -143,11 +141,11 @@ async fn wait_for_layers(client: &Client) -> Result<()> {
             json!({"distribution": {"name": "no-such-distribution"}}),
         ),
     ];
-    for (layer, spec) in refused_by {
+    for (layer, spec) in rejected_by {
         until(layer, DEADLINE, || async {
-            match attempt(client, "default", &resource("v1alpha2", "probe", &spec)).await? {
+            match dry_run(client, "default", &resource("v1alpha2", "probe", &spec)).await? {
                 Err(status) => ensure!(status.message.contains(layer), "{}", status.message),
-                Ok(_) => bail!("accepted"),
+                Ok(_) => bail!("the resource was accepted"),
             }
             Ok(())
         })
@@ -156,7 +154,7 @@ async fn wait_for_layers(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A document with a spec.
+/// A resource with a spec.
 pub(crate) fn resource(version: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": format!("llamastack.io/{version}"),
@@ -166,8 +164,8 @@ pub(crate) fn resource(version: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// What the API server would say to a new v1alpha2 resource, in the words `kubectl apply` uses.
-pub(crate) async fn attempt(
+/// Creates a v1alpha2 resource in a dry run, as strictly as `kubectl apply`.
+pub(crate) async fn dry_run(
     client: &Client,
     namespace: &str,
     document: &Value,

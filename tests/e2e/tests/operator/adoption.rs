@@ -1,4 +1,4 @@
-//! Takes over what the first operator left, without a pod noticing.
+//! Adoption of the objects of llama-stack-k8s-operator, without replacing a pod.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
 use serde_json::json;
 
-use crate::first_operator::{Snapshot, snapshot};
-use llsd_e2e::{Operator, Stage, condition};
+use crate::upstream::{UpstreamSnapshot, snapshot};
+use llsd_e2e::{Operator, TestEnv, condition};
 
-/// What must be the same before and after.
+/// The state that adoption must not change.
 #[derive(Debug, PartialEq)]
-struct Running {
+struct ClusterState {
     generation: Option<i64>,
     spec: serde_json::Value,
     pods: Vec<String>,
@@ -24,26 +24,22 @@ struct Running {
     claims: BTreeMap<String, (String, Option<String>)>,
 }
 
-impl Running {
-    async fn of(stage: &Stage, name: &str) -> Self {
+impl ClusterState {
+    async fn of(env: &TestEnv, name: &str) -> Self {
         let all = ListParams::default();
-        let deployment = stage.api::<Deployment>().get(name).await.unwrap();
-        let pods = stage.api::<Pod>().list(&all).await.unwrap();
+        let deployment = env.api::<Deployment>().get(name).await.unwrap();
+        let pods = env.api::<Pod>().list(&all).await.unwrap();
         let mut pods: Vec<_> = pods
             .into_iter()
             .filter_map(|pod| pod.metadata.uid)
             .collect();
         pods.sort();
-        let services = stage.api::<Service>().list(&all).await.unwrap();
+        let services = env.api::<Service>().list(&all).await.unwrap();
         let address = |service: Service| {
             let ip = service.spec.as_ref()?.cluster_ip.clone()?;
             Some((service.name_any(), ip))
         };
-        let claims = stage
-            .api::<PersistentVolumeClaim>()
-            .list(&all)
-            .await
-            .unwrap();
+        let claims = env.api::<PersistentVolumeClaim>().list(&all).await.unwrap();
         let identity = |claim: PersistentVolumeClaim| {
             let volume = claim
                 .spec
@@ -61,32 +57,35 @@ impl Running {
     }
 }
 
-/// Takes one case over, checks that nothing that runs has changed, and gives the operator.
-pub(crate) async fn take_over(snapshot: Snapshot, prefix: &str) -> (Operator, String) {
-    let stage = Stage::set(prefix).await;
-    let name = snapshot.recreate(&stage).await;
-    let mut before = Running::of(&stage, &name).await;
-    let operator = stage.operate().await;
+/// Adopts one case, asserts that nothing that runs has changed, and returns the operator and the name of
+/// the resource.
+pub(crate) async fn adopt(snapshot: UpstreamSnapshot, prefix: &str) -> (Operator, String) {
+    let env = TestEnv::new(prefix).await;
+    let name = snapshot.recreate(&env).await;
+    let mut before = ClusterState::of(&env, &name).await;
+    let operator = env.start_operator().await;
     operator.wait_until_ready(&name).await;
-    let after = Running::of(&operator, &name).await;
-    // Every resource has a Service now, also where the first operator made none.
+    let after = ClusterState::of(&operator, &name).await;
+    // Our operator creates a Service for every resource; upstream did not.
     let service = format!("{name}-service");
     let address = after.addresses[&service].clone();
     before.addresses.entry(service).or_insert(address);
     assert_eq!(before.spec, after.spec);
     assert_eq!(before, after);
-    assert_moved(&operator, &name).await;
-    let is_ours = |cr: &Distribution| {
+    assert_adopted(&operator, &name).await;
+    let has_our_version = |cr: &Distribution| {
         let versions = cr.status.clone().and_then(|status| status.version);
         let named = versions.and_then(|versions| versions.operator_version);
         named.as_deref() == Some(env!("CARGO_PKG_VERSION"))
     };
-    operator.wait_for(&name, "served by us", is_ours).await;
+    operator
+        .wait_for(&name, "reconciled by us", has_our_version)
+        .await;
     (operator, name)
 }
 
-/// The first operator owns no field of a child any more, and every child has its owner.
-async fn assert_moved(operator: &Operator, name: &str) {
+/// Asserts that upstream manages no field of a child any more, and that every child has its owner.
+async fn assert_adopted(operator: &Operator, name: &str) {
     let uid = operator
         .api::<Distribution>()
         .get(name)
@@ -106,55 +105,55 @@ async fn assert_moved(operator: &Operator, name: &str) {
     let items = operator.children(&kinds.join(",")).await;
     assert!(items.len() >= 3, "{items:#?}");
     for item in items {
-        let what = format!("{} {}", item["kind"], item["metadata"]["name"]);
+        let object = format!("{} {}", item["kind"], item["metadata"]["name"]);
         assert_eq!(
             item["metadata"]["ownerReferences"][0]["uid"].as_str(),
             uid.as_deref(),
-            "{what}"
+            "{object}"
         );
         for entry in item["metadata"]["managedFields"].as_array().unwrap() {
-            let is_theirs = entry["manager"] == "manager" || entry["manager"] == name;
-            assert!(!is_theirs, "{what}: {entry}");
+            let is_upstream = entry["manager"] == "manager" || entry["manager"] == name;
+            assert!(!is_upstream, "{object}: {entry}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_the_first_operator_orphaned_belongs_to_its_resource_again() {
-    take_over_without(json!({"ownerReferences": null}), "take-orphan").await;
+async fn a_deployment_that_upstream_orphaned_gets_its_owner_back() {
+    adopt_with_metadata(json!({"ownerReferences": null}), "adopt-orphan").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_lost_the_label_by_which_it_is_watched_keeps_its_pods() {
+async fn a_deployment_without_the_watched_label_keeps_its_pods() {
     let labels = json!({"labels": {"app.kubernetes.io/managed-by": null}});
-    take_over_without(labels, "take-unlabelled").await;
+    adopt_with_metadata(labels, "adopt-unlabelled").await;
 }
 
-/// Takes a Deployment over of whose metadata something was changed.
-async fn take_over_without(metadata: serde_json::Value, prefix: &str) {
-    let stage = Stage::set(prefix).await;
-    let name = snapshot!("minimal").recreate(&stage).await;
-    let deployments: Api<Deployment> = stage.api();
+/// Adopts a Deployment whose metadata was changed.
+async fn adopt_with_metadata(metadata: serde_json::Value, prefix: &str) {
+    let env = TestEnv::new(prefix).await;
+    let name = snapshot!("minimal").recreate(&env).await;
+    let deployments: Api<Deployment> = env.api();
     let change = Patch::Merge(json!({"metadata": metadata}));
     deployments
         .patch(&name, &PatchParams::default(), &change)
         .await
         .unwrap();
-    let before = Running::of(&stage, &name).await;
-    let operator = stage.operate().await;
+    let before = ClusterState::of(&env, &name).await;
+    let operator = env.start_operator().await;
     operator.wait_until_ready(&name).await;
-    assert_eq!(before, Running::of(&operator, &name).await);
-    assert_moved(&operator, &name).await;
+    assert_eq!(before, ClusterState::of(&operator, &name).await);
+    assert_adopted(&operator, &name).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_first_operator_runs_nothing_is_touched_and_the_status_says_so() {
-    let stage = Stage::set("take-refused").await;
-    let name = snapshot!("minimal").recreate(&stage).await;
-    let leases: Api<Lease> = stage.api();
+async fn nothing_is_changed_while_upstream_runs_and_the_status_says_so() {
+    let env = TestEnv::new("adopt-blocked").await;
+    let name = snapshot!("minimal").recreate(&env).await;
+    let leases: Api<Lease> = env.api();
     let lease = json!({
         "metadata": {"name": "54e06e98.llamastack.io"},
-        "spec": {"holderIdentity": "first_1", "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now())},
+        "spec": {"holderIdentity": "upstream_1", "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now())},
     });
     leases
         .create(
@@ -163,17 +162,17 @@ async fn while_the_first_operator_runs_nothing_is_touched_and_the_status_says_so
         )
         .await
         .unwrap();
-    let mark = stage.mark().await;
-    let operator = stage.operate().await;
-    let is_refused = |cr: &Distribution| {
+    let mark = env.mark().await;
+    let operator = env.start_operator().await;
+    let is_rejected = |cr: &Distribution| {
         condition(cr, "DeploymentUpdated").is_some_and(|(status, reason, _)| {
             status == "False" && reason == "OtherOperatorRunning"
         })
     };
-    let cr = operator.wait_for(&name, "refused", is_refused).await;
+    let cr = operator.wait_for(&name, "rejected", is_rejected).await;
     let (_, _, message) = condition(&cr, "DeploymentUpdated").unwrap();
     assert!(
-        message.contains("54e06e98.llamastack.io") && message.contains("first_1"),
+        message.contains("54e06e98.llamastack.io") && message.contains("upstream_1"),
         "{message}"
     );
     let writes = operator.writes_since(mark).await;
@@ -188,5 +187,5 @@ async fn while_the_first_operator_runs_nothing_is_touched_and_the_status_says_so
         .await
         .unwrap();
     operator.wait_until_ready(&name).await;
-    assert_moved(&operator, &name).await;
+    assert_adopted(&operator, &name).await;
 }

@@ -1,5 +1,5 @@
-//! Each of the seven cases that the first operator left: taken over without a pod noticing, and then
-//! really ours, so that what is removed from the resource goes from the cluster.
+//! Adopts each of the seven upstream cases without replacing a pod, and then changes the resource: fields
+//! removed from it are removed from the cluster.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -11,9 +11,10 @@ use llsd_e2e::{DEADLINE, Operator};
 use llsd_testbed::eventually;
 use serde_json::json;
 
-use crate::first_operator::{Snapshot, snapshot};
-use crate::takeover::take_over;
+use crate::adoption::adopt;
+use crate::upstream::{UpstreamSnapshot, snapshot};
 
+/// The variables that our operator sets.
 const OURS: [&str; 4] = ["HF_HOME", "LLS_WORKERS", "LLS_PORT", "LLAMA_STACK_CONFIG"];
 
 fn pod(deployment: Option<&Deployment>) -> Option<&PodSpec> {
@@ -33,7 +34,7 @@ async fn wait_for_pod(operator: &Operator, name: &str, state: &str, holds: fn(&P
         .unwrap();
 }
 
-/// The first real change makes the template ours: nothing of the first operator's stays in it.
+/// Changes the pod template and reverts the change. Afterwards nothing of upstream's remains in it.
 async fn change_and_change_back(operator: &Operator, name: &str) {
     let extra = json!([{"name": "EXTRA", "value": "1"}]);
     let set = |env| json!({"spec": {"workload": {"overrides": {"env": env}}}});
@@ -43,7 +44,7 @@ async fn change_and_change_back(operator: &Operator, name: &str) {
     })
     .await;
     operator.edit(name, set(json!(null))).await;
-    wait_for_pod(operator, name, "only ours", |pod| {
+    wait_for_pod(operator, name, "with our variables only", |pod| {
         let probe = pod.containers[0].startup_probe.as_ref();
         variables(pod) == OURS && probe.is_some_and(|probe| probe.initial_delay_seconds.is_none())
     })
@@ -51,33 +52,33 @@ async fn change_and_change_back(operator: &Operator, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_minimal_resource_is_taken_over() {
-    let (operator, name) = take_over(snapshot!("minimal"), "take-minimal").await;
+async fn a_minimal_upstream_resource_is_adopted() {
+    let (operator, name) = adopt(snapshot!("minimal"), "adopt-minimal").await;
     change_and_change_back(&operator, &name).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_without_a_service_is_taken_over_and_gets_one() {
-    let (operator, name) = take_over(snapshot!("minimal-noport"), "take-noport").await;
+async fn an_upstream_resource_without_a_service_is_adopted_and_gets_one() {
+    let (operator, name) = adopt(snapshot!("minimal-noport"), "adopt-noport").await;
     change_and_change_back(&operator, &name).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_storage_is_taken_over_and_a_removed_variable_then_goes() {
-    let (operator, name) = take_over(snapshot!("env-storage"), "take-storage").await;
+async fn an_upstream_resource_with_storage_is_adopted_and_removed_variables_are_pruned() {
+    let (operator, name) = adopt(snapshot!("env-storage"), "adopt-storage").await;
     let before = operator.api::<Deployment>().get(&name).await.unwrap();
     assert_eq!(variables(pod(Some(&before)).unwrap()).len(), OURS.len() + 2);
     let none = json!({"spec": {"workload": {"overrides": {"env": null}}}});
     operator.edit(&name, none).await;
-    wait_for_pod(&operator, &name, "without them", |pod| {
+    wait_for_pod(&operator, &name, "without the removed fields", |pod| {
         variables(pod) == OURS
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_its_own_file_keeps_its_start_script_until_the_file_changes_or_goes() {
-    let (operator, name) = take_over(snapshot!("user-config"), "take-config").await;
+async fn an_adopted_user_config_keeps_the_upstream_start_script_until_it_changes_or_is_removed() {
+    let (operator, name) = adopt(snapshot!("user-config"), "adopt-config").await;
     let change = Patch::Merge(json!({"data": {"config.yaml": "version: '2'\n"}}));
     operator
         .api::<ConfigMap>()
@@ -101,17 +102,17 @@ async fn a_resource_with_its_own_file_keeps_its_start_script_until_the_file_chan
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_its_own_authorities_is_taken_over_and_trusts_them_no_longer_when_told() {
-    let (operator, name) = take_over(snapshot!("ca-bundle"), "take-ca").await;
+async fn an_upstream_resource_with_a_ca_bundle_is_adopted_and_the_bundle_can_be_removed() {
+    let (operator, name) = adopt(snapshot!("ca-bundle"), "adopt-ca").await;
     let none = json!({"spec": {"networking": {"tls": null}}});
     operator.edit(&name, none).await;
-    wait_for_pod(&operator, &name, "without them", |pod| {
+    wait_for_pod(&operator, &name, "without the removed fields", |pod| {
         let mounts = pod.containers[0].volume_mounts.iter().flatten();
         !variables(pod).contains(&"SSL_CERT_FILE") && mounts.count() == 1
     })
     .await;
     let maps = operator.api::<ConfigMap>();
-    eventually(&maps, "withca-ca-bundle", DEADLINE, "gone", |one| {
+    eventually(&maps, "withca-ca-bundle", DEADLINE, "deleted", |one| {
         one.is_none()
     })
     .await
@@ -119,12 +120,12 @@ async fn a_resource_with_its_own_authorities_is_taken_over_and_trusts_them_no_lo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_that_is_scaled_by_load_is_taken_over_with_its_number_of_pods() {
-    let (operator, name) = take_over(snapshot!("autoscaling"), "take-scaled").await;
+async fn an_autoscaled_upstream_resource_is_adopted_with_its_replica_count() {
+    let (operator, name) = adopt(snapshot!("autoscaling"), "adopt-scaled").await;
     let none = json!({"spec": {"workload": {"autoscaling": null}}});
     operator.edit(&name, none).await;
     let scalers = operator.api::<HorizontalPodAutoscaler>();
-    eventually(&scalers, "scaled-hpa", DEADLINE, "gone", |one| {
+    eventually(&scalers, "scaled-hpa", DEADLINE, "deleted", |one| {
         one.is_none()
     })
     .await
@@ -134,8 +135,8 @@ async fn a_resource_that_is_scaled_by_load_is_taken_over_with_its_number_of_pods
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_with_everything_is_taken_over_and_gives_up_what_is_removed() {
-    let (operator, name) = take_over(snapshot!("everything"), "take-all").await;
+async fn an_upstream_resource_with_every_field_is_adopted_and_removed_fields_are_pruned() {
+    let (operator, name) = adopt(snapshot!("everything"), "adopt-all").await;
     let policies = operator.api::<NetworkPolicy>();
     let peers = |policy: &NetworkPolicy| {
         let rules = policy.spec.as_ref().and_then(|spec| spec.ingress.as_ref());
@@ -160,7 +161,7 @@ async fn a_resource_with_everything_is_taken_over_and_gives_up_what_is_removed()
     })
     .await;
     let ingresses = operator.api::<Ingress>();
-    eventually(&ingresses, "full-ingress", DEADLINE, "gone", |one| {
+    eventually(&ingresses, "full-ingress", DEADLINE, "deleted", |one| {
         one.is_none()
     })
     .await
@@ -173,7 +174,7 @@ async fn a_resource_with_everything_is_taken_over_and_gives_up_what_is_removed()
     eventually(&budgets, "full-pdb", DEADLINE, "by default", is_default)
         .await
         .unwrap();
-    // The switch that the first operator obeyed is on: the policy stays, and lets in its own namespace.
+    // The upstream feature flag is on: the policy stays and allows its own namespace.
     let is_less = |one: Option<&NetworkPolicy>| one.and_then(peers) == Some(1);
     eventually(&policies, "full-network-policy", DEADLINE, "less", is_less)
         .await

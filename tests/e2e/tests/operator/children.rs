@@ -1,7 +1,5 @@
-//! Every object beside the Deployment: it comes when it is asked for, goes when it is not, and what
-//! belongs to somebody else stays.
-
-use std::collections::BTreeMap;
+//! The objects besides the Deployment: they are created and deleted with their fields, and objects of
+//! other owners are not changed.
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -17,11 +15,11 @@ use llsd_testbed::eventually;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A certificate that nobody has to trust.
-const AUTHORITY: &str = include_str!("../../../../host/render/tests/authority.pem");
+/// A self-signed CA certificate.
+const CA_CERTIFICATE: &str = include_str!("../../../../host/render/tests/ca.pem");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_come_and_go_with_their_fields_and_keep_what_others_add() {
+async fn optional_objects_follow_their_fields_and_keep_the_fields_of_other_managers() {
     let operator = Operator::start("children").await;
     let mut resource = minimal();
     let all = json!({
@@ -71,19 +69,21 @@ async fn objects_come_and_go_with_their_fields_and_keep_what_others_add() {
 
     let none = json!({"spec": {"networking": null, "workload": null}});
     operator.edit("minimal", none).await;
-    operator.wait_until_gone::<Ingress>("minimal-ingress").await;
     operator
-        .wait_until_gone::<NetworkPolicy>("minimal-network-policy")
+        .wait_until_deleted::<Ingress>("minimal-ingress")
         .await;
     operator
-        .wait_until_gone::<PodDisruptionBudget>("minimal-pdb")
+        .wait_until_deleted::<NetworkPolicy>("minimal-network-policy")
+        .await;
+    operator
+        .wait_until_deleted::<PodDisruptionBudget>("minimal-pdb")
         .await;
     let cr = operator.wait_until_ready("minimal").await;
     assert_eq!(cr.status.unwrap().route_url, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back() {
+async fn an_autoscaler_controls_the_replicas_until_it_is_removed() {
     let operator = Operator::start("scaling").await;
     let mut resource = minimal();
     resource["spec"]["workload"] = json!({"replicas": 3});
@@ -94,8 +94,8 @@ async fn an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back() {
         json!({"spec": {"workload": {"autoscaling": {"minReplicas": 2, "maxReplicas": 6}}}});
     operator.edit("minimal", scaled).await;
     let autoscalers = operator.api::<HorizontalPodAutoscaler>();
-    let there = |one: Option<&HorizontalPodAutoscaler>| one.is_some();
-    let autoscaler = eventually(&autoscalers, "minimal-hpa", DEADLINE, "there", there)
+    let is_created = |one: Option<&HorizontalPodAutoscaler>| one.is_some();
+    let autoscaler = eventually(&autoscalers, "minimal-hpa", DEADLINE, "created", is_created)
         .await
         .unwrap();
     let spec = autoscaler.unwrap().spec.unwrap();
@@ -103,7 +103,7 @@ async fn an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back() {
     let deployment = get::<Deployment>(&operator, "minimal").await;
     assert_eq!(deployment.spec.unwrap().replicas, Some(3));
 
-    // What the autoscaler does is not undone.
+    // The operator does not revert what the autoscaler sets.
     let deployments = operator.api::<Deployment>();
     let scale = json!({"spec": {"replicas": 5}});
     deployments
@@ -127,25 +127,31 @@ async fn an_autoscaler_takes_over_the_number_of_pods_and_gives_it_back() {
         )
         .await;
     operator
-        .wait_until_gone::<HorizontalPodAutoscaler>("minimal-hpa")
+        .wait_until_deleted::<HorizontalPodAutoscaler>("minimal-hpa")
         .await;
-    let back =
+    let is_restored =
         |one: Option<&Deployment>| one.and_then(|one| one.spec.as_ref()?.replicas) == Some(3);
-    eventually(&deployments, "minimal", DEADLINE, "three again", back)
-        .await
-        .unwrap();
+    eventually(
+        &deployments,
+        "minimal",
+        DEADLINE,
+        "back to three replicas",
+        is_restored,
+    )
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_optional_object_of_somebody_else_is_left_alone_and_the_server_runs() {
-    let operator = Operator::start("in-the-way").await;
+async fn an_optional_object_of_another_owner_is_not_changed_and_the_server_runs() {
+    let operator = Operator::start("foreign-ingress").await;
     let foreign = json!({
         "metadata": {"name": "minimal-ingress"},
         "spec": {"defaultBackend": {"service": {"name": "other", "port": {"number": 1}}}},
     });
     let foreign: Ingress = serde_json::from_value(foreign).unwrap();
     let ingresses = operator.api::<Ingress>();
-    let made = ingresses
+    let created = ingresses
         .create(&PostParams::default(), &foreign)
         .await
         .unwrap();
@@ -160,15 +166,18 @@ async fn an_optional_object_of_somebody_else_is_left_alone_and_the_server_runs()
     operator
         .edit("minimal", json!({"spec": {"networking": null}}))
         .await;
-    let quiet = |cr: &Distribution| {
+    let is_silent = |cr: &Distribution| {
         condition(cr, "DeploymentUpdated")
             .is_some_and(|(_, _, message)| !message.contains("Ingress"))
     };
     operator
-        .wait_for("minimal", "without an Ingress", quiet)
+        .wait_for("minimal", "without an Ingress", is_silent)
         .await;
-    let still = get::<Ingress>(&operator, "minimal-ingress").await;
-    assert_eq!(still.meta().resource_version, made.meta().resource_version);
+    let unchanged = get::<Ingress>(&operator, "minimal-ingress").await;
+    assert_eq!(
+        unchanged.meta().resource_version,
+        created.meta().resource_version
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,19 +186,19 @@ async fn a_server_with_tls_waits_for_its_certificate_and_serves_it() {
     let mut resource = minimal();
     resource["spec"]["networking"] = json!({"port": 8443, "tls": {"secretName": "llama-tls"}});
     operator.create(&resource).await;
-    let waits = |cr: &Distribution| {
+    let is_waiting = |cr: &Distribution| {
         condition(cr, "SecretsResolved")
             .is_some_and(|(_, _, message)| message.starts_with("Secret not found: llama-tls"))
     };
     operator
-        .wait_for("minimal", "without its certificate", waits)
+        .wait_for("minimal", "without its certificate", is_waiting)
         .await;
-    put_secret(
-        &operator,
-        "llama-tls",
-        &[("tls.crt", AUTHORITY), ("tls.key", "canary")],
-    )
-    .await;
+    operator
+        .apply_secret(
+            "llama-tls",
+            &[("tls.crt", CA_CERTIFICATE), ("tls.key", "canary")],
+        )
+        .await;
     let cr = operator.wait_until_ready("minimal").await;
     let url = cr.status.as_ref().unwrap().service_url.clone().unwrap();
     assert!(
@@ -215,72 +224,9 @@ async fn a_server_with_tls_waits_for_its_certificate_and_serves_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn authorities_are_gathered_once_and_two_keys_roll_no_pods_by_themselves() {
-    let operator = Operator::start("trust").await;
-    let holding = |keys: &[(&str, &str)]| {
-        let data: BTreeMap<_, _> = keys.iter().copied().collect();
-        let map = json!({"metadata": {"name": "cas"}, "data": data});
-        serde_json::from_value::<ConfigMap>(map).unwrap()
-    };
-    let maps = operator.api::<ConfigMap>();
-    maps.create(
-        &PostParams::default(),
-        &holding(&[("b.crt", AUTHORITY), ("a.crt", "no certificate")]),
-    )
-    .await
-    .unwrap();
-    let mut resource = minimal();
-    let bundle = json!({"configMapName": "cas", "configMapKeys": ["b.crt", "a.crt"]});
-    resource["spec"]["networking"] = json!({"tls": {"caBundle": bundle}});
-    operator.create(&resource).await;
-    let refused = |cr: &Distribution| {
-        condition(cr, "ConfigGenerated").is_some_and(|(_, _, message)| {
-            message.contains("failed to find valid certificates in key \"a.crt\"")
-        })
-    };
-    operator.wait_for("minimal", "refused", refused).await;
-
-    maps.replace(
-        "cas",
-        &PostParams::default(),
-        &holding(&[("b.crt", AUTHORITY), ("a.crt", AUTHORITY)]),
-    )
-    .await
-    .unwrap();
-    operator.wait_until_ready("minimal").await;
-    let bundle = get::<ConfigMap>(&operator, "minimal-ca-bundle").await;
-    let text = &bundle.data.unwrap()["ca-bundle.crt"];
-    assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
-    let variables = server(&operator).await.env.unwrap();
-    let variable = variables.iter().find(|one| one.name == "SSL_CERT_FILE");
-    assert_eq!(
-        variable.unwrap().value.as_deref(),
-        Some("/etc/ssl/certs/ca-bundle/ca-bundle.crt")
-    );
-
-    // Another pass over the same keys changes nothing.
-    operator
-        .edit("minimal", json!({"spec": {"workload": {"replicas": 2}}}))
-        .await;
-    operator.wait_until_ready("minimal").await;
-    let again = get::<ConfigMap>(&operator, "minimal-ca-bundle").await;
-    assert_eq!(
-        again.metadata.resource_version,
-        bundle.metadata.resource_version
-    );
-
-    operator
-        .edit("minimal", json!({"spec": {"networking": null}}))
-        .await;
-    operator
-        .wait_until_gone::<ConfigMap>("minimal-ca-bundle")
-        .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_connection_string_is_taken_apart_into_a_secret_of_the_resource() {
+async fn a_connection_string_is_split_into_a_derived_secret() {
     let operator = Operator::start("connection").await;
-    put_secret(&operator, "pg", &[("dsn", "canary")]).await;
+    operator.apply_secret("pg", &[("dsn", "canary")]).await;
     let mut resource = minimal();
     resource["spec"]["storage"] = json!({
         "sql": {"type": "postgres", "connectionString": {"name": "pg", "key": "dsn"}},
@@ -290,13 +236,13 @@ async fn a_connection_string_is_taken_apart_into_a_secret_of_the_resource() {
         condition(cr, "SecretsResolved")
             .is_some_and(|(_, reason, _)| reason == "SecretValueUnusable")
     };
-    let cr = operator.wait_for("minimal", "refused", unusable).await;
+    let cr = operator.wait_for("minimal", "rejected", unusable).await;
     let (_, _, message) = condition(&cr, "SecretsResolved").unwrap();
     assert!(message.contains("pg/dsn"), "{message}");
     assert!(!message.contains("canary"), "{message}");
 
-    let address = "postgresql://stack:can%2Fary@db.example.com/llama";
-    put_secret(&operator, "pg", &[("dsn", address)]).await;
+    let dsn = "postgresql://stack:can%2Fary@db.example.com/llama";
+    operator.apply_secret("pg", &[("dsn", dsn)]).await;
     let cr = operator.wait_until_ready("minimal").await;
     let secret = get::<Secret>(&operator, "minimal-derived").await;
     let data = secret.data.unwrap();
@@ -309,7 +255,7 @@ async fn a_connection_string_is_taken_apart_into_a_secret_of_the_resource() {
     let selector = source.secret_key_ref.as_ref().unwrap();
     assert_eq!(selector.name, "minimal-derived");
 
-    // The value is in the two Secrets and nowhere else.
+    // Only the two Secrets hold the value.
     let file = get::<ConfigMap>(&operator, &config_map(&cr)).await;
     let deployment = get::<Deployment>(&operator, "minimal").await;
     let shown = json!([cr, file, deployment, secret.metadata]).to_string();
@@ -328,23 +274,6 @@ where
     operator.api::<K>().get(name).await.unwrap()
 }
 
-/// Writes a Secret, over the one that may be there.
-async fn put_secret(operator: &Operator, name: &str, data: &[(&str, &str)]) {
-    let data: BTreeMap<_, _> = data.iter().copied().collect();
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name},
-        "stringData": data,
-    });
-    let parameters = PatchParams::apply("test").force();
-    operator
-        .api::<Secret>()
-        .patch(name, &parameters, &Patch::Apply(secret))
-        .await
-        .unwrap();
-}
-
 /// The server container of the resource `minimal`.
 async fn server(operator: &Operator) -> Container {
     let deployment = get::<Deployment>(operator, "minimal").await;
@@ -352,8 +281,8 @@ async fn server(operator: &Operator) -> Container {
     pod.containers.into_iter().next().unwrap()
 }
 
-fn merge(into: &mut Value, more: &Value) {
-    for (key, value) in more.as_object().unwrap() {
-        into[key] = value.clone();
+fn merge(target: &mut Value, source: &Value) {
+    for (key, value) in source.as_object().unwrap() {
+        target[key] = value.clone();
     }
 }

@@ -1,15 +1,17 @@
-//! Providers that arrive in images of their own, read from a real registry.
+//! External providers, read from images in a real registry.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::ExternalProviderPhase;
-use llsd_e2e::{Operator, STARTER, Shelf, condition, config_map, minimal, on_image};
-use llsd_servers::{Finding, RELEASES, Release, judge};
+use llsd_e2e::{
+    Operator, STARTER, TestRegistry, condition, config_map, has_condition, minimal, on_image,
+};
+use llsd_servers::{Finding, NEWEST_BUILT_IN, Release, validate};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
 
-/// The release of the base below.
-const RELEASE: Release = RELEASES[6];
+/// The release of the base configuration that the tests use.
+const RELEASE: Release = NEWEST_BUILT_IN;
 const DECLARATION: &str = "\
 apiVersion: llamastack.io/v1alpha1
 kind: ProviderPackage
@@ -27,37 +29,39 @@ fn resource(server: &str, external: Value) -> Value {
     resource
 }
 
-/// The release that the base is for takes the file. What the provider itself reads is not known to it.
+/// Asserts that the server release accepts the configuration. It cannot check the section of the external
+/// provider, which is not installed.
 async fn assert_accepted(file: String) {
-    let judged = tokio::task::spawn_blocking(move || {
+    let validated = tokio::task::spawn_blocking(move || {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         std::fs::write(&path, file).unwrap();
-        judge(RELEASE, &[path]).unwrap()
+        validate(RELEASE, &[path]).unwrap()
     });
-    let verdicts = judged.await.unwrap();
-    let [verdict] = Vec::from_iter(verdicts.values())[..] else {
-        panic!("{verdicts:?}")
+    let reports = validated.await.unwrap();
+    let [report] = Vec::from_iter(reports.values())[..] else {
+        panic!("{reports:?}")
     };
-    assert!(verdict.errors().is_empty(), "{:?}", verdict.errors());
-    let is_seen = |one: &Finding| one.path.contains("acme") || one.message.contains("remote::acme");
-    assert!(verdict.findings.iter().any(is_seen), "{verdict:?}");
+    assert!(report.errors().is_empty(), "{:?}", report.errors());
+    let is_about_provider =
+        |one: &Finding| one.path.contains("acme") || one.message.contains("remote::acme");
+    assert!(report.findings.iter().any(is_about_provider), "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_external_provider_is_read_from_its_image_installed_and_wins_over_its_namesake() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let provider = shelf
+async fn an_external_provider_is_read_from_its_image_and_replaces_a_provider_of_the_same_id() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let provider = registry
         .push_files(
             "acme/provider",
             &[("lls-provider/lls-provider-spec.yaml", DECLARATION)],
         )
         .await;
-    let server = shelf
+    let server = registry
         .push_labelled("acme/stack", "1", STARTER, "llama-stack/0.7", None)
         .await;
-    let server = shelf.set_user(&server, "1001").await;
-    let operator = Operator::start_reaching("external", shelf.settings()).await;
+    let server = registry.set_user(&server, "1001").await;
+    let operator = Operator::start_with_registry("external", registry.settings()).await;
     let external =
         json!({"providerId": "acme", "image": provider, "config": {"url": "http://acme:9000"}});
     operator.create(&resource(&server, external)).await;
@@ -81,7 +85,7 @@ async fn an_external_provider_is_read_from_its_image_installed_and_wins_over_its
     let names: Vec<_> = init.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["install-provider-acme", "install-packages"]);
     assert_eq!(init[0].image.as_deref(), Some(&*provider));
-    // The image of the server says that it does not run as root, and the node holds it to that.
+    // The server image declares a non-root user, so the pod must require one.
     let context = pod.containers[0].security_context.as_ref().unwrap();
     assert_eq!(context.run_as_non_root, Some(true));
     let status = cr.status.unwrap();
@@ -92,9 +96,9 @@ async fn an_external_provider_is_read_from_its_image_installed_and_wins_over_its
     let models = status.config_generation.unwrap().models;
     assert_eq!(models[0].id, "vllm/llama3.2-8b");
 
-    let namesake =
+    let same_id =
         json!({"externalProviders": {"inference": [{"providerId": "vllm", "image": provider}]}});
-    operator.edit("minimal", json!({ "spec": namesake })).await;
+    operator.edit("minimal", json!({ "spec": same_id })).await;
     let is_warned = |cr: &Distribution| {
         condition(cr, "ConfigGenerated").is_some_and(|(status, _, message)| {
             status == "True" && message.contains("warning: spec.externalProviders.inference[0]")
@@ -105,20 +109,18 @@ async fn an_external_provider_is_read_from_its_image_installed_and_wins_over_its
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_without_a_declaration_stops_the_change_and_nothing_that_runs() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let bare = shelf.push_bare("acme/bare").await;
-    let operator = Operator::start_reaching("undeclared", shelf.settings()).await;
+async fn a_provider_image_without_a_declaration_blocks_the_change_and_nothing_else() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let bare = registry.push_bare("acme/bare").await;
+    let operator = Operator::start_with_registry("undeclared", registry.settings()).await;
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
     let before = operator.pod("minimal").await;
     let change =
         json!({"externalProviders": {"inference": [{"providerId": "acme", "image": bare}]}});
     operator.edit("minimal", json!({ "spec": change })).await;
-    let is_refused = |cr: &Distribution| {
-        condition(cr, "ConfigGenerated").is_some_and(|(status, ..)| status == "False")
-    };
-    let cr = operator.wait_for("minimal", "refused", is_refused).await;
+    let is_rejected = |cr: &Distribution| has_condition(cr, "ConfigGenerated", "False");
+    let cr = operator.wait_for("minimal", "rejected", is_rejected).await;
     let (_, reason, message) = condition(&cr, "ConfigGenerated").unwrap();
     assert_eq!(reason, "BadProviderImage");
     assert!(

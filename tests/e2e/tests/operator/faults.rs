@@ -1,7 +1,7 @@
-//! What happens to an operator must not happen to what it runs.
+//! Faults of the operator do not affect running servers.
 //!
-//! Faults of the control plane itself are in `outages.rs`; a registry that is down and a plugin that
-//! traps are in `plugins.rs` and `images.rs` of the folder above.
+//! Faults of the control plane are in `outages.rs`. Those of the registry and of plugins are in
+//! `tests/images.rs` and `tests/plugins`.
 
 use std::time::Instant;
 
@@ -10,43 +10,45 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_controller::Settings;
+use llsd_controller::Options;
 use llsd_e2e::{
-    DEADLINE, Footprint, Line, Operator, Process, Stage, config_map, minimal, named, phase,
+    DEADLINE, Operator, OperatorProcess, RolloutState, TcpProxy, TestEnv, config_map, minimal,
+    named, phase,
 };
 use llsd_testbed::eventually;
 use serde_json::json;
 
-const LIVES: u64 = 25;
-/// Changed before each life: a hundred changes in all.
+/// How often the operator is started and killed.
+const RUNS: u64 = 25;
+/// Each of them is changed before every run: a hundred changes in all.
 const RESOURCES: [&str; 4] = ["first", "second", "third", "fourth"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_is_killed_at_any_moment_leaves_a_cluster_that_converges() {
-    let stage = Stage::set("killed").await;
+async fn a_cluster_converges_after_the_operator_is_killed_at_any_moment() {
+    let env = TestEnv::new("killed").await;
     for name in RESOURCES {
-        stage.create(&named(name)).await;
+        env.create(&named(name)).await;
     }
     let begun = Instant::now();
-    let first = Process::start(&stage);
+    let first = OperatorProcess::start(&env);
     for name in RESOURCES {
-        stage.wait_until_ready(name).await;
+        env.wait_until_ready(name).await;
     }
     drop(first);
-    // It takes so long until all is done, so that the end comes before, within and after the passes.
-    let longest_life = begun.elapsed();
-    let deployments: Api<Deployment> = stage.api();
-    let maps: Api<ConfigMap> = stage.api();
-    for number in 0..LIVES {
+    // A whole run takes this long. Shorter ones are killed before, during or after reconciliation.
+    let longest_run = begun.elapsed();
+    let deployments: Api<Deployment> = env.api();
+    let maps: Api<ConfigMap> = env.api();
+    for number in 0..RUNS {
         let change = json!({"spec": {"resources": {"models": [format!("model-{number}")]}}});
         for name in RESOURCES {
-            stage.edit(name, change.clone()).await;
+            env.edit(name, change.clone()).await;
         }
-        let process = Process::start(&stage);
-        // The moment of death is what varies; nothing is waited for.
-        tokio::time::sleep(longest_life.mul_f64(fastrand::f64())).await;
+        let process = OperatorProcess::start(&env);
+        // Sleep for a random time instead of waiting for a state, so that the moment varies.
+        tokio::time::sleep(longest_run.mul_f64(fastrand::f64())).await;
         drop(process);
-        // Whatever was reached: the pods' file is there, and belongs to one whole Deployment write.
+        // At any moment the ConfigMap that the Deployment mounts must exist.
         for name in RESOURCES {
             let deployment = deployments.get(name).await.unwrap();
             let pod = deployment.spec.unwrap().template.spec.unwrap();
@@ -63,102 +65,106 @@ async fn an_operator_that_is_killed_at_any_moment_leaves_a_cluster_that_converge
     let untouched = i64::try_from(RESOURCES.len()).unwrap();
     assert!(
         generations().await > untouched,
-        "no life was long enough to write anything"
+        "no run was long enough to write anything"
     );
-    let _last = Process::start(&stage);
+    let _last = OperatorProcess::start(&env);
     for name in RESOURCES {
-        let cr = stage.wait_until_ready(name).await;
+        let cr = env.wait_until_ready(name).await;
         let map = maps.get(&config_map(&cr)).await.unwrap();
         let file = &map.data.unwrap()["config.yaml"];
-        assert!(file.contains(&format!("model-{}", LIVES - 1)), "{file}");
+        assert!(file.contains(&format!("model-{}", RUNS - 1)), "{file}");
         let deployment = deployments.get(name).await.unwrap();
         let generation = deployment.metadata.generation.unwrap();
         assert!(
-            generation <= i64::try_from(LIVES).unwrap() + 1,
-            "one write of the Deployment for each change at most, not {generation}"
+            generation <= i64::try_from(RUNS).unwrap() + 1,
+            "at most one Deployment write per change, but the generation is {generation}"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_operator_missed_while_its_watches_were_cut_is_made_up_for() {
-    let stage = Stage::set("cut").await;
-    let line = Line::to(stage.testbed).await;
-    let settings = Settings {
-        client: line.client(stage.testbed, &stage.user).await,
-        ..stage.settings().await
+async fn changes_made_while_the_watches_were_disconnected_are_applied() {
+    let env = TestEnv::new("disconnected").await;
+    let proxy = TcpProxy::to(env.testbed).await;
+    let settings = Options {
+        client: proxy.client(env.testbed, &env.user).await,
+        ..env.settings().await
     };
-    let operator = stage.operate_with(settings);
-    for name in ["steady", "moving"] {
+    let operator = env.start_operator_with(settings);
+    for name in ["stable", "changing"] {
         operator.create(&named(name)).await;
         operator.wait_until_ready(name).await;
     }
-    let steady = Footprint::of(&operator, "steady").await;
-    let moving = Footprint::of(&operator, "moving").await;
+    let stable = RolloutState::of(&operator, "stable").await;
+    let changing = RolloutState::of(&operator, "changing").await;
 
-    line.cut();
+    proxy.disconnect();
     let services: Api<Service> = operator.api();
     let now = DeleteParams::default();
-    services.delete("moving-service", &now).await.unwrap();
+    services.delete("changing-service", &now).await.unwrap();
     let change = json!({"spec": {"resources": {"models": ["another-model"]}}});
-    operator.edit("moving", change).await;
+    operator.edit("changing", change).await;
     operator.create(&named("new")).await;
-    assert_eq!(Footprint::of(&operator, "moving").await, moving);
+    assert_eq!(RolloutState::of(&operator, "changing").await, changing);
 
-    line.mend();
+    proxy.reconnect();
     operator.wait_until_ready("new").await;
-    let cr = operator.wait_until_ready("moving").await;
+    let cr = operator.wait_until_ready("changing").await;
     let map = operator.api::<ConfigMap>().get(&config_map(&cr)).await;
     let file = &map.unwrap().data.unwrap()["config.yaml"];
     assert!(file.contains("another-model"), "{file}");
-    let is_there = |one: Option<&Service>| one.is_some();
-    eventually(&services, "moving-service", DEADLINE, "back", is_there)
-        .await
-        .unwrap();
-    assert_eq!(Footprint::of(&operator, "steady").await, steady);
+    let is_created = |one: Option<&Service>| one.is_some();
+    eventually(
+        &services,
+        "changing-service",
+        DEADLINE,
+        "created again",
+        is_created,
+    )
+    .await
+    .unwrap();
+    assert_eq!(RolloutState::of(&operator, "stable").await, stable);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rival_that_writes_the_same_deployment_again_and_again_does_not_win() {
+async fn changes_by_a_competing_controller_are_reverted_every_time() {
     const ATTEMPTS: usize = 10;
-    let operator = Operator::start("rival").await;
-    for resource in [minimal(), named("steady")] {
+    let operator = Operator::start("competing").await;
+    for resource in [minimal(), named("stable")] {
         operator.create(&resource).await;
     }
     let cr = operator.wait_until_ready("minimal").await;
-    operator.wait_until_ready("steady").await;
-    let steady = Footprint::of(&operator, "steady").await;
+    operator.wait_until_ready("stable").await;
+    let stable = RolloutState::of(&operator, "stable").await;
     let deployments: Api<Deployment> = operator.api();
     let image = image_of(&deployments.get("minimal").await.unwrap()).unwrap();
     for _ in 0..ATTEMPTS {
-        let container = json!({"name": "llama-stack", "image": "rival.example.com/other:1"});
-        let rival = json!({
+        let container = json!({"name": "llama-stack", "image": "competing.example.com/other:1"});
+        let competing = json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": "minimal"},
             "spec": {"replicas": 3, "template": {"spec": {"containers": [container]}}},
         });
-        let parameters = PatchParams::apply("rival").force();
+        let parameters = PatchParams::apply("competing").force();
         deployments
-            .patch("minimal", &parameters, &Patch::Apply(rival))
+            .patch("minimal", &parameters, &Patch::Apply(competing))
             .await
             .unwrap();
-        let is_ours = |one: Option<&Deployment>| {
+        let is_reverted = |one: Option<&Deployment>| {
             one.is_some_and(|one| {
                 image_of(one).as_ref() == Some(&image)
                     && one.spec.as_ref().and_then(|spec| spec.replicas) == Some(1)
             })
         };
-        eventually(&deployments, "minimal", DEADLINE, "ours again", is_ours)
+        eventually(&deployments, "minimal", DEADLINE, "reverted", is_reverted)
             .await
             .unwrap();
     }
-    let is_at_rest =
+    let is_ready =
         |now: &Distribution| phase(now) == Some(Phase::Ready) && config_map(now) == config_map(&cr);
-    operator
-        .wait_for("minimal", "ready again", is_at_rest)
-        .await;
-    assert_eq!(Footprint::of(&operator, "steady").await, steady);
+    operator.wait_for("minimal", "ready again", is_ready).await;
+    assert_eq!(RolloutState::of(&operator, "stable").await, stable);
 }
 
 fn image_of(deployment: &Deployment) -> Option<String> {

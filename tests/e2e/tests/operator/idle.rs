@@ -1,4 +1,4 @@
-//! What the operator asks of the API server: nothing, unless something changed.
+//! The operator sends no request to the API server unless something changed.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
@@ -10,8 +10,8 @@ use serde_json::json;
 const RESOURCES: usize = 50;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ready_resources_cost_no_request_and_neither_does_a_touch_of_one() {
-    let operator = Operator::start("rest").await;
+async fn ready_resources_cause_no_requests_even_if_their_metadata_changes() {
+    let operator = Operator::start("idle").await;
     let mut names = Vec::new();
     for number in 0..RESOURCES {
         let mut resource = minimal();
@@ -28,24 +28,23 @@ async fn ready_resources_cost_no_request_and_neither_does_a_touch_of_one() {
         let label = json!({"metadata": {"labels": {"touched": "yes"}}});
         operator.edit(name, label).await;
     }
-    // What the operator is told of last is reconciled last: when this one is ready, the touches of
-    // the others have been looked at.
+    // The queue is ordered, so once this resource is ready the others have been reconciled.
     let mut last = minimal();
     last["metadata"]["name"] = json!("last");
     operator.create(&last).await;
     operator.wait_until_ready("last").await;
     let requests = operator.requests_since(mark).await;
-    let touched: Vec<_> = requests
+    let caused: Vec<_> = requests
         .iter()
         .filter(|one| one.contains("resource-") && !one.contains(" events "))
         .collect();
-    assert!(touched.is_empty(), "{touched:#?}");
+    assert!(caused.is_empty(), "{caused:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_resource_costs_at_most_eight_requests() {
-    let operator = Operator::start("cost").await;
-    // The first resource pays for what all share.
+async fn a_new_resource_takes_at_most_eight_requests() {
+    let operator = Operator::start("requests").await;
+    // The first resource also causes the requests that all share.
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
     let mark = operator.mark().await;
@@ -63,13 +62,13 @@ async fn a_new_resource_costs_at_most_eight_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_starts_again_finds_nothing_to_do() {
-    let operator = Operator::start("again").await;
+async fn a_restarted_operator_writes_nothing() {
+    let operator = Operator::start("restart").await;
     operator.create(&minimal()).await;
     let before = operator.wait_until_ready("minimal").await;
-    let stage = operator.stop().await;
-    let mark = stage.mark().await;
-    let operator = stage.operate().await;
+    let env = operator.stop().await;
+    let mark = env.mark().await;
+    let operator = env.start_operator().await;
     let mut last = minimal();
     last["metadata"]["name"] = json!("last");
     operator.create(&last).await;
@@ -89,7 +88,7 @@ async fn an_operator_that_starts_again_finds_nothing_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_the_generated_files_the_current_and_the_previous_stay() {
+async fn the_current_and_the_previous_generated_config_map_are_kept() {
     let operator = Operator::start("prune").await;
     operator.create(&minimal()).await;
     let mut seen = vec![config_map(&operator.wait_until_ready("minimal").await)];
@@ -106,18 +105,18 @@ async fn of_the_generated_files_the_current_and_the_previous_stay() {
     }
     let maps: Api<ConfigMap> = operator.api();
     for old in &seen[..2] {
-        operator.wait_until_gone::<ConfigMap>(old).await;
+        operator.wait_until_deleted::<ConfigMap>(old).await;
     }
-    let of_resource = ListParams::default().labels("app.kubernetes.io/component=config");
-    let mut left: Vec<String> = maps
-        .list(&of_resource)
+    let generated = ListParams::default().labels("app.kubernetes.io/component=config");
+    let mut remaining: Vec<String> = maps
+        .list(&generated)
         .await
         .unwrap()
         .into_iter()
         .filter_map(|map| map.metadata.name)
         .collect();
-    left.sort();
-    let mut kept = seen[2..].to_vec();
-    kept.sort();
-    assert_eq!(left, kept);
+    remaining.sort();
+    let mut expected = seen[2..].to_vec();
+    expected.sort();
+    assert_eq!(remaining, expected);
 }

@@ -1,12 +1,12 @@
-//! The process around the passes: who leads, how it is, and what it counts.
+//! The process of the operator: leader election, probes and metrics.
 
 use std::net::TcpListener;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use llsd_api::v1alpha2::Phase;
-use llsd_controller::{Endpoints, Settings, run};
-use llsd_e2e::{DEADLINE, Stage, minimal, phase};
+use llsd_controller::{Endpoints, Options, run};
+use llsd_e2e::{DEADLINE, TestEnv, minimal, phase};
 use llsd_testbed::eventually;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -18,28 +18,28 @@ fn holder(lease: Option<&Lease>) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_replicas_one_writes_and_the_other_goes_on_when_it_ends() {
-    let stage = Stage::set("lead").await;
-    let named = async |name: &str| Settings {
+async fn one_of_two_replicas_is_leader_and_the_other_replaces_it_when_it_stops() {
+    let env = TestEnv::new("leader").await;
+    let named = async |name: &str| Options {
         identity: Some(name.to_owned()),
-        ..stage.settings().await
+        ..env.settings().await
     };
     let (first, second) = (named("first").await, named("second").await);
-    let leases: Api<Lease> = stage.api();
+    let leases: Api<Lease> = env.api();
     let (stop_second, stopped) = oneshot::channel::<()>();
-    let operator = stage.operate_with(first);
-    let leads =
+    let operator = env.start_operator_with(first);
+    let is_held_by =
         |name: &'static str| move |lease: Option<&Lease>| holder(lease).as_deref() == Some(name);
     eventually(
         &leases,
         LEASE,
         DEADLINE,
         "held by the first",
-        leads("first"),
+        is_held_by("first"),
     )
     .await
     .unwrap();
-    let waiting = tokio::spawn(run(second, async {
+    let follower = tokio::spawn(run(second, async {
         let _ = stopped.await;
     }));
     operator.create(&minimal()).await;
@@ -49,55 +49,54 @@ async fn of_two_replicas_one_writes_and_the_other_goes_on_when_it_ends() {
         Some("first")
     );
 
-    let stage = operator.stop().await;
+    let env = operator.stop().await;
     eventually(
         &leases,
         LEASE,
         DEADLINE,
         "held by the second",
-        leads("second"),
+        is_held_by("second"),
     )
     .await
     .unwrap();
     let change = json!({"spec": {"resources": {"models": ["another-model"]}}});
-    stage.edit("minimal", change).await;
-    stage
-        .wait_for("minimal", "ready", |cr| phase(cr) == Some(Phase::Ready))
+    env.edit("minimal", change).await;
+    env.wait_for("minimal", "ready", |cr| phase(cr) == Some(Phase::Ready))
         .await;
     stop_second.send(()).unwrap();
-    waiting.await.unwrap().unwrap();
+    follower.await.unwrap().unwrap();
     assert_eq!(holder(Some(&leases.get(LEASE).await.unwrap())), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn probes_answer_anybody_and_metrics_only_those_who_may_read_them() {
-    let stage = Stage::set("probes").await;
+async fn probes_are_public_and_metrics_need_permission() {
+    let env = TestEnv::new("probes").await;
     let bind = || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         (Some(listener), address)
     };
     let ((probes, probes_at), (metrics, metrics_at)) = (bind(), bind());
-    let settings = Settings {
+    let settings = Options {
         endpoints: Endpoints { probes, metrics },
-        ..stage.settings().await
+        ..env.settings().await
     };
-    let operator = stage.operate_with(settings);
+    let operator = env.start_operator_with(settings);
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
 
-    // A certificate of its own: who asks for metrics knows the operator by its Service.
+    // The operator serves metrics with a self-signed certificate.
     let client = reqwest::Client::builder()
         .tls_danger_accept_invalid_certs(true)
         .build()
         .unwrap();
     for path in ["healthz", "readyz"] {
-        let answer = client
+        let response = client
             .get(format!("http://{probes_at}/{path}"))
             .send()
             .await
             .unwrap();
-        assert_eq!(answer.status(), 200, "{path}");
+        assert_eq!(response.status(), 200, "{path}");
     }
 
     let scrape = async |token: Option<&str>| {
@@ -106,15 +105,15 @@ async fn probes_answer_anybody_and_metrics_only_those_who_may_read_them() {
             Some(token) => request.bearer_auth(token),
             None => request,
         };
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
     };
     assert_eq!(scrape(None).await.0, 401);
-    assert_eq!(scrape(Some("nonsense")).await.0, 403);
+    assert_eq!(scrape(Some("invalid")).await.0, 403);
     let token = operator.token().await;
     assert_eq!(scrape(Some(&token)).await.0, 403);
-    operator.admit_to_metrics().await;
-    // The API server's own authorizer may need a moment to hear of the role.
+    operator.allow_reading_metrics().await;
+    // The authorizer learns of the new role after a moment.
     let scraped = async {
         loop {
             match scrape(Some(&token)).await {

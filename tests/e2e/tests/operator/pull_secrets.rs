@@ -1,4 +1,4 @@
-//! A pull secret that comes later heals what waits for it, without a word about the resource.
+//! A resource that waits for a pull secret continues when the secret is created.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret, ServiceAccount};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, STARTER, Shelf, condition, on_image};
+use llsd_e2e::{Operator, STARTER, TestRegistry, condition, on_image};
 use llsd_testbed::Access;
 use serde_json::json;
 
-/// Less than until the operator would look again by itself.
-const SECONDS: Duration = Duration::from_secs(30);
+/// Shorter than the retry interval, so only the watch can cause the reconciliation.
+const BEFORE_RETRY: Duration = Duration::from_secs(30);
 
-fn is_let_in(cr: &Distribution) -> Option<bool> {
+fn is_authenticated(cr: &Distribution) -> Option<bool> {
     let (status, reason, _) = condition(cr, "ConfigGenerated")?;
     Some(status == "True" && reason != "AuthFailed")
 }
 
-fn secret(name: &str, shelf: &Shelf) -> Secret {
+fn secret(name: &str, registry: &TestRegistry) -> Secret {
     let key = ".dockerconfigjson".to_owned();
     Secret {
         metadata: ObjectMeta {
@@ -26,23 +26,23 @@ fn secret(name: &str, shelf: &Shelf) -> Secret {
             ..ObjectMeta::default()
         },
         type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
-        data: Some([(key, ByteString(shelf.docker_config()))].into()),
+        data: Some([(key, ByteString(registry.docker_config()))].into()),
         ..Secret::default()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_secret_that_is_made_later_heals_within_seconds() {
-    let shelf = Shelf::start(Access::Basic {
+async fn creating_the_missing_pull_secret_makes_the_resource_ready_within_seconds() {
+    let registry = TestRegistry::start(Access::Basic {
         user: "puller".to_owned(),
         password: "password".to_owned(),
     })
     .await;
-    let image = shelf
+    let image = registry
         .push_labelled("acme/stack", "1", STARTER, "llama-stack/0.7", None)
         .await;
-    let operator = Operator::start_reaching("pull", shelf.settings()).await;
-    // One is named by the resource, the other by the account that its pods run as.
+    let operator = Operator::start_with_registry("pull", registry.settings()).await;
+    // One resource names the pull secret itself, the other through its service account.
     let account = ServiceAccount {
         metadata: ObjectMeta {
             name: Some("runner".to_owned()),
@@ -69,17 +69,20 @@ async fn a_pull_secret_that_is_made_later_heals_within_seconds() {
         (by_account, "by-account", "of-account"),
     ] {
         operator.create(&resource).await;
-        let is_refused = |cr: &Distribution| is_let_in(cr) == Some(false);
-        operator.wait_for(name, "refused", is_refused).await;
+        let is_rejected = |cr: &Distribution| is_authenticated(cr) == Some(false);
+        operator.wait_for(name, "rejected", is_rejected).await;
         operator
             .api::<Secret>()
-            .create(&PostParams::default(), &secret(pull, &shelf))
+            .create(&PostParams::default(), &secret(pull, &registry))
             .await
             .unwrap();
-        let is_healed = |cr: &Distribution| is_let_in(cr) == Some(true);
-        tokio::time::timeout(SECONDS, operator.wait_for(name, "let in", is_healed))
-            .await
-            .unwrap();
+        let is_accepted = |cr: &Distribution| is_authenticated(cr) == Some(true);
+        tokio::time::timeout(
+            BEFORE_RETRY,
+            operator.wait_for(name, "authenticated", is_accepted),
+        )
+        .await
+        .unwrap();
     }
     operator.stop().await;
 }

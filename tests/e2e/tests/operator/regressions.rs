@@ -1,29 +1,27 @@
-//! What the first operator did, and what went wrong with it, on a live resource.
+//! Behaviour of llama-stack-k8s-operator that must not change, and bugs of it that we must not have.
 //!
-//! `tests/behaviours.rs` says which of its behaviours each of these tests shows.
-
-use std::collections::BTreeMap;
+//! `tests/behaviours.rs` maps each behaviour to a test.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_e2e::{DEADLINE, Operator, condition, minimal, named, phase};
-use llsd_testbed::{Authority, eventually};
+use llsd_e2e::{DEADLINE, Operator, condition, has_condition, minimal, named, phase};
+use llsd_testbed::eventually;
 use serde_json::{Value, json};
 
-/// Whether the newest spec has reached the Deployment.
+/// Whether the Deployment has been updated to the newest spec.
 fn is_written(cr: &Distribution) -> bool {
-    condition(cr, "DeploymentUpdated").is_some_and(|(status, ..)| status == "True")
+    has_condition(cr, "DeploymentUpdated", "True")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_others_added() {
-    let operator = Operator::start("unnamed").await;
+async fn removing_an_override_config_keeps_the_owner_and_the_fields_of_other_managers() {
+    let operator = Operator::start("no-override").await;
     operator
         .apply(&[json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -38,12 +36,16 @@ async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_oth
     operator.create(&resource).await;
     operator.wait_until_ready("minimal").await;
     let deployments: Api<Deployment> = operator.api();
-    let foreign = json!({"metadata": {
+    let other_fields = json!({"metadata": {
         "labels": {"example.com/team": "ml"},
         "annotations": {"example.com/note": "keep"},
     }});
     deployments
-        .patch("minimal", &PatchParams::default(), &Patch::Merge(foreign))
+        .patch(
+            "minimal",
+            &PatchParams::default(),
+            &Patch::Merge(other_fields),
+        )
         .await
         .unwrap();
     let names = async || -> Vec<String> {
@@ -66,7 +68,7 @@ async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_oth
     let owners = live.owner_references();
     assert_eq!((owners.len(), &owners[0].uid), (1, &cr.uid().unwrap()));
 
-    // It is still ours: changes arrive, and it goes with its resource.
+    // The operator still owns it: it applies changes and deletes it with its resource.
     let variable = json!([{"name": "LATER", "value": "1"}]);
     let change = json!({"spec": {"workload": {"overrides": {"env": variable}}}});
     operator.edit("minimal", change).await;
@@ -82,11 +84,11 @@ async fn a_file_that_is_no_longer_named_leaves_an_owned_deployment_with_what_oth
     let resources: Api<Distribution> = operator.api();
     let now = DeleteParams::background();
     resources.delete("minimal", &now).await.unwrap();
-    operator.wait_until_gone::<Deployment>("minimal").await;
+    operator.wait_until_deleted::<Deployment>("minimal").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_port_moves_the_service_and_the_pods_and_leaves_nothing_of_the_old_one() {
+async fn a_changed_port_updates_the_service_and_the_pods() {
     let operator = Operator::start("port").await;
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
@@ -113,7 +115,7 @@ async fn another_port_moves_the_service_and_the_pods_and_leaves_nothing_of_the_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_out_of_a_resource_is_taken_out_of_its_pods() {
+async fn fields_removed_from_a_resource_are_removed_from_its_pods() {
     let operator = Operator::start("removed").await;
     let constraint = json!({
         "maxSkew": 1, "topologyKey": "example.com/rack", "whenUnsatisfiable": "ScheduleAnyway",
@@ -138,9 +140,9 @@ async fn what_is_taken_out_of_a_resource_is_taken_out_of_its_pods() {
     let container = &before.containers[0];
     assert_eq!(before.service_account_name.as_deref(), Some("default"));
     assert_eq!(before.termination_grace_period_seconds, Some(120));
-    let racks = before.topology_spread_constraints.unwrap();
+    let constraints = before.topology_spread_constraints.unwrap();
     assert_eq!(
-        (racks.len(), racks[0].topology_key.as_str()),
+        (constraints.len(), constraints[0].topology_key.as_str()),
         (1, "example.com/rack")
     );
     assert_eq!(
@@ -188,7 +190,7 @@ async fn what_is_taken_out_of_a_resource_is_taken_out_of_its_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind() {
+async fn replicas_are_spread_and_protected_by_a_disruption_budget_that_can_change() {
     let operator = Operator::start("several").await;
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
@@ -206,9 +208,9 @@ async fn several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind()
     let cr = operator.wait_until_ready("minimal").await;
     assert_eq!(cr.status.unwrap().available_replicas, Some(2));
     let two = operator.pod("minimal").await;
-    let apart = two.affinity.unwrap().pod_anti_affinity.unwrap();
+    let anti_affinity = two.affinity.unwrap().pod_anti_affinity.unwrap();
     assert_eq!(
-        apart
+        anti_affinity
             .preferred_during_scheduling_ignored_during_execution
             .unwrap()
             .len(),
@@ -216,7 +218,7 @@ async fn several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind()
     );
     assert_eq!(two.topology_spread_constraints.unwrap().len(), 3);
 
-    let guards = async |wanted: (Option<i32>, Option<i32>)| {
+    let wait_for_budget = async |wanted: (Option<i32>, Option<i32>)| {
         let is_as_wanted = |one: Option<&PodDisruptionBudget>| {
             one.and_then(|one| one.spec.as_ref()).is_some_and(|spec| {
                 (&spec.min_available, &spec.max_unavailable)
@@ -230,133 +232,45 @@ async fn several_pods_are_spread_and_guarded_and_the_guard_can_change_its_kind()
             .await
             .unwrap();
     };
-    guards((None, Some(1))).await;
+    wait_for_budget((None, Some(1))).await;
     let budget = |budget: Value| json!({"spec": {"workload": {"podDisruptionBudget": budget}}});
     let least = json!({"minAvailable": 1, "maxUnavailable": null});
     operator.edit("minimal", budget(least)).await;
-    guards((Some(1), None)).await;
+    wait_for_budget((Some(1), None)).await;
     let most = json!({"minAvailable": null, "maxUnavailable": 1});
     operator.edit("minimal", budget(most)).await;
-    guards((None, Some(1))).await;
+    wait_for_budget((None, Some(1))).await;
     operator.wait_until_ready("minimal").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_children_can_have_work_and_others_are_refused_with_the_reason() {
+async fn names_that_are_valid_for_every_child_work_and_others_are_rejected_with_the_reason() {
     let operator = Operator::start("names").await;
     let longest = "a".repeat(48);
     operator.create(&named(&longest)).await;
     let too_long = format!("{longest}a");
     for name in [&too_long, "with.dot"] {
         operator.create(&named(name)).await;
-        let is_refused = |cr: &Distribution| phase(cr) == Some(Phase::Failed);
-        let cr = operator.wait_for(name, "refused", is_refused).await;
+        let is_rejected = |cr: &Distribution| phase(cr) == Some(Phase::Failed);
+        let cr = operator.wait_for(name, "rejected", is_rejected).await;
         let (_, _, message) = condition(&cr, "ConfigGenerated").unwrap();
         assert!(message.contains("metadata.name: "), "{message}");
-        let made = operator.api::<Deployment>().get_opt(name).await.unwrap();
-        assert!(made.is_none());
+        let deployment = operator.api::<Deployment>().get_opt(name).await.unwrap();
+        assert!(deployment.is_none());
     }
     operator.wait_until_ready(&longest).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_platforms_authorities_are_trusted_and_new_ones_replace_the_pods_once() {
-    let operator = Operator::start("platform").await;
-    let authority = || Authority::generate().unwrap().certificate().to_owned();
-    let bundle = |keys: &[(&str, &str)]| {
-        let data: BTreeMap<_, _> = keys.iter().copied().collect();
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "odh-trusted-ca-bundle"}, "data": data,
-        })
-    };
-    // Blank, as the platform leaves it where nothing is to be trusted.
-    operator
-        .apply(&[bundle(&[
-            ("ca-bundle.crt", ""),
-            ("odh-ca-bundle.crt", " \n"),
-        ])])
-        .await;
-    operator.create(&minimal()).await;
-    operator.wait_until_ready("minimal").await;
-    let maps: Api<ConfigMap> = operator.api();
-    assert!(maps.get_opt("minimal-ca-bundle").await.unwrap().is_none());
-
-    let (first, second) = (authority(), authority());
-    operator
-        .apply(&[bundle(&[
-            ("ca-bundle.crt", &first),
-            ("odh-ca-bundle.crt", " \n"),
-        ])])
-        .await;
-    let holds = |count: usize| {
-        move |one: Option<&ConfigMap>| {
-            let text = one.and_then(|one| one.data.as_ref()?.get("ca-bundle.crt"));
-            text.is_some_and(|text| text.matches("BEGIN CERTIFICATE").count() == count)
-        }
-    };
-    let deployments: Api<Deployment> = operator.api();
-    let replaced = |generation: i64| {
-        move |one: Option<&Deployment>| {
-            one.and_then(|one| one.metadata.generation) == Some(generation)
-        }
-    };
-    for (count, keys) in [
-        (1, None),
-        (
-            2,
-            Some([("ca-bundle.crt", &*first), ("odh-ca-bundle.crt", &*second)]),
-        ),
-    ] {
-        if let Some(keys) = keys {
-            operator.apply(&[bundle(&keys)]).await;
-        }
-        eventually(
-            &maps,
-            "minimal-ca-bundle",
-            DEADLINE,
-            "gathered",
-            holds(count),
-        )
-        .await
-        .unwrap();
-        let generation = i64::try_from(count).unwrap() + 1;
-        eventually(
-            &deployments,
-            "minimal",
-            DEADLINE,
-            "replaced",
-            replaced(generation),
-        )
-        .await
-        .unwrap();
-        operator.wait_until_ready("minimal").await;
-    }
-    // Two keys, and nobody touches anything: a touch of the resource replaces no pods.
-    operator
-        .edit(
-            "minimal",
-            json!({"metadata": {"labels": {"touched": "yes"}}}),
-        )
-        .await;
-    operator.create(&named("later")).await;
-    operator.wait_until_ready("later").await;
-    assert_eq!(
-        operator.deployment("minimal").await.metadata.generation,
-        Some(3)
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_has_its_defaults_and_is_never_changed() {
+async fn a_volume_claim_gets_defaults_and_is_never_changed() {
     let operator = Operator::start("claim").await;
     let mut resource = minimal();
     resource["spec"]["workload"] = json!({"storage": {}});
     operator.create(&resource).await;
     operator.wait_for("minimal", "written", is_written).await;
     let claims: Api<PersistentVolumeClaim> = operator.api();
-    let made = claims.get("minimal-pvc").await.unwrap();
-    let requests = made
+    let created = claims.get("minimal-pvc").await.unwrap();
+    let requests = created
         .spec
         .as_ref()
         .unwrap()
@@ -381,8 +295,8 @@ async fn a_claim_has_its_defaults_and_is_never_changed() {
         operator.edit("minimal", change).await;
         operator.wait_for("minimal", "written", is_written).await;
         let now = claims.get("minimal-pvc").await.unwrap();
-        assert_eq!(json!(now.spec), json!(made.spec));
-        assert_eq!(now.uid(), made.uid());
+        assert_eq!(json!(now.spec), json!(created.spec));
+        assert_eq!(now.uid(), created.uid());
     }
 }
 
@@ -418,13 +332,13 @@ async fn every_child_has_one_owner_and_the_service_selects_exactly_the_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_distribution_that_nobody_knows_is_refused_with_those_that_there_are() {
+async fn an_unknown_distribution_is_rejected_with_a_list_of_the_known_ones() {
     let operator = Operator::start("unknown").await;
     let mut resource = minimal();
     resource["spec"]["distribution"] = json!({"name": "startr"});
     operator.create(&resource).await;
-    let is_refused = |cr: &Distribution| phase(cr) == Some(Phase::Failed);
-    let cr = operator.wait_for("minimal", "refused", is_refused).await;
+    let is_rejected = |cr: &Distribution| phase(cr) == Some(Phase::Failed);
+    let cr = operator.wait_for("minimal", "rejected", is_rejected).await;
     let (_, _, message) = condition(&cr, "ConfigGenerated").unwrap();
     assert!(
         message.contains("spec.distribution.name") && message.contains("starter"),

@@ -1,4 +1,4 @@
-//! A secret value that changes replaces the pods; nothing else about a Secret does.
+//! A changed secret value replaces the pods. Other changes to a Secret do not.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,7 +10,7 @@ use serde_json::json;
 const VALUE: &str = "a-token";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_value_replaces_the_pods_and_identical_bytes_do_not() {
+async fn a_changed_secret_value_replaces_the_pods_and_an_equal_one_does_not() {
     let operator = Operator::start("rotate").await;
     let secrets: Api<Secret> = operator.api();
     let secret = json!({"metadata": {"name": "vllm-key"}, "stringData": {"token": VALUE}});
@@ -36,7 +36,7 @@ async fn a_rotated_value_replaces_the_pods_and_identical_bytes_do_not() {
             .await
             .unwrap();
     };
-    // Another version of the Secret with the same value, and with a key that nobody reads.
+    // Change the Secret without changing the value that is used.
     change(json!({"metadata": {"labels": {"touched": "yes"}}})).await;
     change(json!({"stringData": {"other": "1", "token": VALUE}})).await;
     change(json!({"stringData": {"token": format!("{VALUE}-rotated")}})).await;

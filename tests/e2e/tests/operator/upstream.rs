@@ -1,57 +1,54 @@
-//! Puts into a namespace what the first operator, release 0.9, left in one: the same objects under
-//! the same field managers.
+//! Recreates in a namespace what llama-stack-k8s-operator 0.9 left in a cluster: the same objects with the
+//! same field managers.
 //!
-//! `fixtures/first-operator/<case>.yaml` is a resource and its children as they were at rest,
-//! `<case>.input.yaml` what a user had created. Where a value is the cluster's own (uids, addresses,
-//! versions) the live one takes its place.
+//! `fixtures/upstream/<case>.yaml` holds a ready resource and its children, `<case>.input.yaml` what the
+//! user created. Values that a cluster assigns (uids, addresses, versions) are replaced by live ones.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use llsd_api::Distribution;
 use llsd_api::conversion::{Version, convert};
-use llsd_e2e::{DEADLINE, Stage};
+use llsd_e2e::{DEADLINE, TestEnv};
 use llsd_testbed::eventually;
 use serde_json::{Map, Value, json};
 
-/// Where the first operator ran.
+/// The namespace of llama-stack-k8s-operator in the fixtures.
 const OPERATOR_NAMESPACE: &str = "llama-stack-k8s-operator-system";
 
-/// One case.
-pub(crate) struct Snapshot {
+/// One case of the fixtures.
+pub(crate) struct UpstreamSnapshot {
+    /// What the user created.
     pub(crate) input: &'static str,
-    pub(crate) left: &'static str,
-    /// Namespace in the files.
+    /// What the cluster held afterwards.
+    pub(crate) result: &'static str,
+    /// The namespace in the fixtures.
     pub(crate) namespace: &'static str,
 }
 
 macro_rules! snapshot {
     ($case:literal) => {
-        Snapshot {
-            input: include_str!(concat!(
-                "../../fixtures/first-operator/",
-                $case,
-                ".input.yaml"
-            )),
-            left: include_str!(concat!("../../fixtures/first-operator/", $case, ".yaml")),
+        UpstreamSnapshot {
+            input: include_str!(concat!("../../fixtures/upstream/", $case, ".input.yaml")),
+            result: include_str!(concat!("../../fixtures/upstream/", $case, ".yaml")),
             namespace: concat!("up-", $case),
         }
     };
 }
 pub(crate) use snapshot;
 
-impl Snapshot {
-    /// Recreates everything, waits until its pods run, and gives the name of the resource.
-    pub(crate) async fn recreate(&self, stage: &Stage) -> String {
-        let namespace = stage.namespace.name();
+impl UpstreamSnapshot {
+    /// Recreates every object, waits until the pods run, and returns the name of the resource.
+    pub(crate) async fn recreate(&self, env: &TestEnv) -> String {
+        let namespace = env.namespace.name();
         for object in documents(self.input, self.namespace, namespace) {
             match object["kind"].as_str() {
                 Some("Namespace" | "LlamaStackDistribution") => {}
-                _ => create(stage, object, "kubectl-create").await,
+                _ => create(env, object, "kubectl-create").await,
             }
         }
         let (resources, children): (Vec<_>, Vec<_>) =
-            documents(self.left, self.namespace, namespace)
+            documents(self.result, self.namespace, namespace)
                 .into_iter()
                 .partition(|object| object["kind"] == "LlamaStackDistribution");
         let name = resources[0]["metadata"]["name"]
@@ -59,16 +56,16 @@ impl Snapshot {
             .unwrap()
             .to_owned();
         let resource = resource(self.input, self.namespace, namespace);
-        let api = stage.api::<Distribution>();
+        let api = env.api::<Distribution>();
         let live = api.create(&PostParams::default(), &resource).await.unwrap();
         let uid = live.metadata.uid.unwrap();
-        // Under autoscaling it is the autoscaler that brings them about, some seconds later.
+        // An autoscaler sets the number of replicas some seconds later.
         let deployment = children.iter().find(|child| child["kind"] == "Deployment");
         let pods = deployment.and_then(|child| child["spec"]["replicas"].as_i64());
         for child in children {
-            restore(stage, child, &uid).await;
+            restore(env, child, &uid).await;
         }
-        let deployments = stage.api::<Deployment>();
+        let deployments = env.api::<Deployment>();
         let runs = |one: Option<&Deployment>| {
             one.and_then(|one| one.status.as_ref())
                 .is_some_and(|status| {
@@ -83,17 +80,17 @@ impl Snapshot {
     }
 }
 
-/// The resource as the cluster stores it now.
-fn resource(input: &str, theirs: &str, ours: &str) -> Distribution {
-    let first = documents(input, theirs, ours)
+/// The resource, converted to v1alpha2.
+fn resource(input: &str, from: &str, to: &str) -> Distribution {
+    let first = documents(input, from, to)
         .into_iter()
         .find(|object| object["kind"] == "LlamaStackDistribution")
         .unwrap();
     serde_json::from_value(convert(first, Version::V1Alpha2).unwrap()).unwrap()
 }
 
-/// Creates a child as the first operator did, then applies what it applied.
-async fn restore(stage: &Stage, mut child: Value, uid: &str) {
+/// Creates a child, then applies the fields that each field manager applied.
+async fn restore(env: &TestEnv, mut child: Value, uid: &str) {
     let metadata = child["metadata"].as_object_mut().unwrap();
     let managers = metadata.remove("managedFields").unwrap_or_default();
     for key in [
@@ -130,7 +127,7 @@ async fn restore(stage: &Stage, mut child: Value, uid: &str) {
             spec.remove("replicas");
         }
     }
-    create(stage, child.clone(), "manager").await;
+    create(env, child.clone(), "manager").await;
     for entry in managers.as_array().into_iter().flatten() {
         if entry["operation"] != "Apply" {
             continue;
@@ -141,7 +138,7 @@ async fn restore(stage: &Stage, mut child: Value, uid: &str) {
         part["metadata"]["name"] = child["metadata"]["name"].clone();
         let manager = entry["manager"].as_str().unwrap();
         let name = child["metadata"]["name"].as_str().unwrap();
-        api(stage, &child)
+        api(env, &child)
             .patch(
                 name,
                 &PatchParams::apply(manager).force(),
@@ -152,7 +149,7 @@ async fn restore(stage: &Stage, mut child: Value, uid: &str) {
     }
 }
 
-/// The part of an object that a set of fields names.
+/// The part of an object that a `fieldsV1` set selects.
 fn project(object: &Value, fields: &Value) -> Value {
     let fields = fields.as_object().unwrap();
     if !fields
@@ -163,7 +160,7 @@ fn project(object: &Value, fields: &Value) -> Value {
     }
     match object {
         Value::Array(items) => {
-            let keeps = |item: &Value| {
+            let select = |item: &Value| {
                 fields.iter().find_map(|(key, below)| {
                     let key: Map<String, Value> =
                         serde_json::from_str(key.strip_prefix("k:")?).ok()?;
@@ -171,7 +168,7 @@ fn project(object: &Value, fields: &Value) -> Value {
                     is_this.then(|| project(item, below))
                 })
             };
-            items.iter().filter_map(keeps).collect()
+            items.iter().filter_map(select).collect()
         }
         _ => fields
             .iter()
@@ -187,17 +184,17 @@ fn project(object: &Value, fields: &Value) -> Value {
     }
 }
 
-async fn create(stage: &Stage, object: Value, manager: &str) {
+async fn create(env: &TestEnv, object: Value, manager: &str) {
     let parameters = PostParams {
         field_manager: Some(manager.to_owned()),
         ..PostParams::default()
     };
-    let api = api(stage, &object);
+    let api = api(env, &object);
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     api.create(&parameters, &object).await.unwrap();
 }
 
-fn api(stage: &Stage, object: &Value) -> Api<DynamicObject> {
+fn api(env: &TestEnv, object: &Value) -> Api<DynamicObject> {
     let text = |key: &str| object[key].as_str().unwrap().to_owned();
     let types = TypeMeta {
         api_version: text("apiVersion"),
@@ -205,18 +202,19 @@ fn api(stage: &Stage, object: &Value) -> Api<DynamicObject> {
     };
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types).unwrap());
     if object["kind"] == "PersistentVolume" {
-        return Api::all_with(stage.client.clone(), &resource);
+        return Api::all_with(env.client.clone(), &resource);
     }
     let namespace = object["metadata"]["namespace"].as_str().unwrap();
-    Api::namespaced_with(stage.client.clone(), namespace, &resource)
+    Api::namespaced_with(env.client.clone(), namespace, &resource)
 }
 
-/// An operator of the tests lives in the namespace that it serves, and finds its settings there.
-fn documents(text: &str, theirs: &str, ours: &str) -> Vec<Value> {
-    let text = text.replace(theirs, ours).replace(OPERATOR_NAMESPACE, ours);
+/// Parses the documents and moves them into another namespace. The operator's ConfigMap moves there too,
+/// because the operator of a test runs in the namespace that it serves.
+fn documents(text: &str, from: &str, to: &str) -> Vec<Value> {
+    let text = text.replace(from, to).replace(OPERATOR_NAMESPACE, to);
     serde_saphyr::from_multiple::<Value>(&text)
         .unwrap()
         .into_iter()
-        .filter(|one| one["metadata"]["namespace"] == ours || one["kind"] == "PersistentVolume")
+        .filter(|one| one["metadata"]["namespace"] == to || one["kind"] == "PersistentVolume")
         .collect()
 }

@@ -1,10 +1,10 @@
-//! Plugins from a real registry, on a real control plane: loaded, replaced, refused and put aside.
+//! Plugins from a real registry on a real control plane: loading, replacement, rejection and quarantine.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
-mod installed;
 mod proposals;
 mod shadow;
+mod test_plugin;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,20 +12,20 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{ListParams, PostParams};
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, Shelf, condition, config_map, ogx_base, on_image};
+use llsd_e2e::{Operator, TestRegistry, condition, config_map, ogx_base, on_image};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
 
-use installed::Installed;
+use test_plugin::TestPlugin;
 
-/// A public key whose private half nobody has.
-const STRANGER: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+/// A public key that signed none of the plugins.
+const UNUSED_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
 
-/// Enough to describe itself and for a small resource, too little for a large one.
+/// Enough fuel for `describe` and a small resource, but not for a large one.
 const LITTLE_FUEL: u64 = 6_000_000;
 
-/// Creates resources that a plugin with little fuel fails at, again and again.
-async fn overtax(operator: &Operator, image: &str) {
+/// Creates large resources, for which a plugin with little fuel fails.
+async fn create_large_resources(operator: &Operator, image: &str) {
     let models: Vec<_> = (0..256).map(|number| format!("model-{number}")).collect();
     for number in 0..5 {
         let mut large = on_image(&format!("large-{number}"), image);
@@ -39,8 +39,8 @@ fn is_unsupported(cr: &Distribution) -> bool {
         .is_some_and(|(_, reason, _)| reason == "UnsupportedConfigVersion")
 }
 
-/// Puts a base of ogx into a ConfigMap, and gives what points a resource at it.
-async fn with_base(operator: &Operator) -> Value {
+/// Stores an ogx base configuration in a ConfigMap, and returns the `distribution` that refers to it.
+async fn store_base(operator: &Operator) -> Value {
     let base = json!({ "metadata": { "name": "base" }, "data": { "config.yaml": ogx_base() } });
     let base: ConfigMap = serde_json::from_value(base).unwrap();
     let maps = operator.api::<ConfigMap>();
@@ -48,30 +48,30 @@ async fn with_base(operator: &Operator) -> Value {
     json!({ "schema": "ogx/1.0", "baseConfig": { "configMapName": "base" } })
 }
 
-/// The plugin that made a resource's configuration.
-fn made_by(cr: &Distribution) -> String {
+/// The name of the plugin that generated a resource's configuration.
+fn generated_by(cr: &Distribution) -> String {
     let generation = cr.status.clone().unwrap().config_generation.unwrap();
     generation.plugin.unwrap().name
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_published_adapter_serves_at_once_and_again_after_a_start_without_its_registry() {
-    let mut shelf = Shelf::start(Access::Anyone).await;
-    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
-    let image = shelf
+async fn a_published_adapter_is_used_at_once_and_after_a_restart_without_the_registry() {
+    let mut registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let image = registry
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
-    let operator = Operator::start_reaching("ogx", shelf.settings()).await;
+    let operator = Operator::start_with_registry("ogx", registry.settings()).await;
     operator.create(&on_image("stack", &image)).await;
     operator
         .wait_for("stack", "unsupported", is_unsupported)
         .await;
 
-    let installed = Installed::create(&operator, json!({ "reference": plugin })).await;
+    let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
     let loaded = installed.wait_for("Ready", "True", "InUse").await;
     let cr = operator.wait_until_ready("stack").await;
-    assert_eq!(made_by(&cr), "ogx");
-    let told = loaded.status.unwrap();
+    assert_eq!(generated_by(&cr), "ogx");
+    let status = loaded.status.unwrap();
     let steps = [
         "Resolved",
         "Admitted",
@@ -84,103 +84,103 @@ async fn a_published_adapter_serves_at_once_and_again_after_a_start_without_its_
         "Promoted",
     ];
     for step in steps {
-        let found = told.conditions.iter().find(|one| one.type_ == step);
+        let found = status.conditions.iter().find(|one| one.type_ == step);
         assert_eq!(found.unwrap().status, "True", "{step}");
     }
-    let current = told.current.unwrap();
+    let current = status.current.unwrap();
     assert_eq!(current.name.as_deref(), Some("ogx"));
     assert!(current.schemas.contains(&"ogx/1.0".to_owned()));
-    assert_eq!(installed.kept().await, 1);
+    assert_eq!(installed.stored_components().await, 1);
     let name = installed.name.clone();
 
-    shelf.registry.stop();
+    registry.server.stop();
     let operator = operator
         .stop()
         .await
-        .operate_reaching(shelf.settings())
+        .start_operator_with_registry(registry.settings())
         .await;
-    let installed = Installed::of(&operator, name);
+    let installed = TestPlugin::existing(&operator, name);
     installed.wait_for("Ready", "True", "LastGoodInUse").await;
     let map = config_map(&cr);
-    // The base is in no cache of the new operator, so it comes from a ConfigMap while the registry is down.
+    // The new operator has not cached the image, and the registry is down, so use a base in a ConfigMap.
     let change = json!({ "spec": {
-        "distribution": with_base(&operator).await,
+        "distribution": store_base(&operator).await,
         "resources": { "models": ["another-model"] },
     }});
     operator.edit("stack", change).await;
     let changed = |cr: &Distribution| config_map(cr) != map;
-    let cr = operator.wait_for("stack", "generated anew", changed).await;
-    assert_eq!(made_by(&cr), "ogx");
+    let cr = operator.wait_for("stack", "generated again", changed).await;
+    assert_eq!(generated_by(&cr), "ogx");
     installed.delete().await;
     operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_changes_nothing_that_an_adapter_made_even_if_its_spec_is_refused_since() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
-    let operator = Operator::start_reaching("restored", shelf.settings()).await;
-    let installed = Installed::create(&operator, json!({ "reference": plugin })).await;
+async fn a_restart_keeps_generated_configurations_even_if_the_plugin_spec_is_rejected_meanwhile() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let operator = Operator::start_with_registry("restored", registry.settings()).await;
+    let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
     installed.wait_for("Ready", "True", "InUse").await;
     let mut resource = on_image("stack", "quay.io/acme/stack:1");
-    let base = with_base(&operator).await;
+    let base = store_base(&operator).await;
     resource["spec"]["distribution"]
         .as_object_mut()
         .unwrap()
         .extend(base.as_object().unwrap().clone());
     operator.create(&resource).await;
     let map = config_map(&operator.wait_until_ready("stack").await);
-    let bad = json!({ "verify": { "level": "enforce", "keys": ["no key"] } });
-    installed.edit(bad).await;
+    let invalid = json!({ "verify": { "level": "enforce", "keys": ["not a key"] } });
+    installed.edit(invalid).await;
     installed.wait_for("Admitted", "False", "BadSpec").await;
 
     let name = installed.name.clone();
     let operator = operator
         .stop()
         .await
-        .operate_reaching(shelf.settings())
+        .start_operator_with_registry(registry.settings())
         .await;
     let change = json!({ "spec": { "resources": { "models": ["another-model"] } } });
     operator.edit("stack", change).await;
     let changed = |cr: &Distribution| config_map(cr) != map;
-    let cr = operator.wait_for("stack", "generated anew", changed).await;
-    assert_eq!(made_by(&cr), "ogx");
+    let cr = operator.wait_for("stack", "generated again", changed).await;
+    assert_eq!(generated_by(&cr), "ogx");
     let events = operator.api::<Event>();
     let events = events.list(&ListParams::default()).await.unwrap();
-    let troubles: Vec<_> = events
+    let unsupported: Vec<_> = events
         .into_iter()
         .filter(|one| one.reason.as_deref() == Some("UnsupportedConfigVersion"))
         .collect();
-    assert!(troubles.is_empty(), "{troubles:?}");
-    Installed::of(&operator, name).delete().await;
+    assert!(unsupported.is_empty(), "{unsupported:?}");
+    TestPlugin::existing(&operator, name).delete().await;
     operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_is_not_signed_as_wanted_changes_nothing() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
-    let image = shelf
+async fn a_plugin_version_without_the_required_signature_is_not_used() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let image = registry
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
-    let operator = Operator::start_reaching("unsigned", shelf.settings()).await;
-    let installed = Installed::create(&operator, json!({ "reference": plugin })).await;
+    let operator = Operator::start_with_registry("unsigned", registry.settings()).await;
+    let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
     installed.wait_for("Ready", "True", "InUse").await;
     operator.create(&on_image("stack", &image)).await;
     operator.wait_until_ready("stack").await;
 
     installed
-        .edit(json!({ "verify": { "level": "enforce", "keys": [STRANGER] } }))
+        .edit(json!({ "verify": { "level": "enforce", "keys": [UNUSED_KEY] } }))
         .await;
-    let refused = installed
+    let rejected = installed
         .wait_for("Verified", "False", "SignatureInvalid")
         .await;
-    let told = refused.status.unwrap();
-    let ready = told.conditions.iter().find(|one| one.type_ == "Ready");
+    let status = rejected.status.unwrap();
+    let ready = status.conditions.iter().find(|one| one.type_ == "Ready");
     assert_eq!(ready.unwrap().reason, "LastGoodInUse");
-    assert!(told.current.is_some());
+    assert!(status.current.is_some());
 
-    // The version in use still serves.
+    // The version in use still generates configurations.
     operator
         .edit(
             "stack",
@@ -195,39 +195,39 @@ async fn a_version_that_is_not_signed_as_wanted_changes_nothing() {
             json!({ "spec": { "resources": { "models": ["n"] } } }),
         )
         .await;
-    let alone = operator
+    let cr = operator
         .wait_for("stack", "without its plugin", is_unsupported)
         .await;
-    assert_eq!(condition(&alone, "Available").unwrap().0, "True");
+    assert_eq!(condition(&cr, "Available").unwrap().0, "True");
     operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_that_fails_again_and_again_is_put_aside_and_what_runs_stays() {
-    let shelf = Shelf::start(Access::Anyone).await;
-    let plugin = shelf.push_plugin("ogx", "acme/ogx:1");
-    let image = shelf
+async fn a_plugin_that_keeps_failing_is_quarantined_and_running_servers_are_unchanged() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let image = registry
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
-    let operator = Operator::start_reaching("trap", shelf.settings()).await;
+    let operator = Operator::start_with_registry("trap", registry.settings()).await;
     let spec = json!({ "reference": plugin, "limits": { "fuel": LITTLE_FUEL } });
-    let installed = Installed::create(&operator, spec).await;
+    let installed = TestPlugin::create(&operator, spec).await;
     installed.wait_for("Ready", "True", "InUse").await;
     operator.create(&on_image("small", &image)).await;
     let small = operator.wait_until_ready("small").await;
 
-    overtax(&operator, &image).await;
-    let aside = installed.wait_for("Promoted", "False", "Quarantined").await;
-    let told = aside.status.unwrap();
-    assert_eq!((told.current, told.quarantined.len()), (None, 1));
-    let ready = told.conditions.iter().find(|one| one.type_ == "Ready");
+    create_large_resources(&operator, &image).await;
+    let quarantined = installed.wait_for("Promoted", "False", "Quarantined").await;
+    let status = quarantined.status.unwrap();
+    assert_eq!((status.current, status.quarantined.len()), (None, 1));
+    let ready = status.conditions.iter().find(|one| one.type_ == "Ready");
     assert_eq!(ready.unwrap().status, "False");
     let note = installed.wait_for_event("Quarantined").await;
-    assert!(note.contains(&told.quarantined[0]), "{note}");
+    assert!(note.contains(&status.quarantined[0]), "{note}");
 
     let small = operator
-        .wait_for("small", "told", |cr| {
-            is_unsupported(cr) || made_by(cr) == made_by(&small)
+        .wait_for("small", "reconciled", |cr| {
+            is_unsupported(cr) || generated_by(cr) == generated_by(&small)
         })
         .await;
     let deployment = operator.api::<Deployment>().get(&small.name_any()).await;

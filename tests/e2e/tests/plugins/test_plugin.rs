@@ -8,14 +8,14 @@ use llsd_e2e::{DEADLINE, Operator, SERVED_BY};
 use llsd_testbed::{eventually, until};
 use serde_json::{Value, json};
 
-/// The `SchemaPlugin` of one test, which goes with it.
-pub(crate) struct Installed<'a> {
+/// A `SchemaPlugin` that only the operator of this test loads.
+pub(crate) struct TestPlugin<'a> {
     pub(crate) operator: &'a Operator,
     pub(crate) api: Api<SchemaPlugin>,
     pub(crate) name: String,
 }
 
-impl<'a> Installed<'a> {
+impl<'a> TestPlugin<'a> {
     pub(crate) async fn create(operator: &'a Operator, spec: Value) -> Self {
         let namespace = operator.namespace.name();
         let name = format!("plugin-{namespace}");
@@ -25,15 +25,15 @@ impl<'a> Installed<'a> {
             "metadata": { "name": name, "labels": { SERVED_BY: namespace } },
             "spec": spec,
         });
-        let installed = Self::of(operator, name);
+        let installed = Self::existing(operator, name);
         let resource = serde_json::from_value(resource).unwrap();
         let parameters = PostParams::default();
         installed.api.create(&parameters, &resource).await.unwrap();
         installed
     }
 
-    /// One that was created before.
-    pub(crate) fn of(operator: &'a Operator, name: String) -> Self {
+    /// A `SchemaPlugin` that exists already.
+    pub(crate) fn existing(operator: &'a Operator, name: String) -> Self {
         Self {
             operator,
             api: Api::all(operator.client.clone()),
@@ -50,19 +50,19 @@ impl<'a> Installed<'a> {
             .unwrap();
     }
 
-    /// Waits until its status speaks of its newest spec and a condition has a status and reason.
+    /// Waits until the status is about the newest spec and a condition has a status and reason.
     pub(crate) async fn wait_for(&self, kind: &str, status: &str, reason: &str) -> SchemaPlugin {
-        let is_there = |resource: Option<&SchemaPlugin>| {
+        let holds = |resource: Option<&SchemaPlugin>| {
             resource.is_some_and(|resource| {
-                let told = resource.status.clone().unwrap_or_default();
-                told.observed_generation == resource.metadata.generation
-                    && told.conditions.iter().any(|one| {
+                let reported = resource.status.clone().unwrap_or_default();
+                reported.observed_generation == resource.metadata.generation
+                    && reported.conditions.iter().any(|one| {
                         one.type_ == kind && one.status == status && one.reason == reason
                     })
             })
         };
         let state = format!("{kind}={status} ({reason})");
-        eventually(&self.api, &self.name, DEADLINE, &state, is_there)
+        eventually(&self.api, &self.name, DEADLINE, &state, holds)
             .await
             .unwrap()
             .unwrap()
@@ -73,30 +73,30 @@ impl<'a> Installed<'a> {
         self.api.delete(&self.name, &parameters).await.unwrap();
     }
 
-    /// ConfigMaps with the bytes of the plugin.
-    pub(crate) async fn kept(&self) -> usize {
+    /// The number of ConfigMaps that store a component of the plugin.
+    pub(crate) async fn stored_components(&self) -> usize {
         let labelled = ListParams::default().labels("llamastack.io/kept-for");
         let api = self.operator.api::<ConfigMap>();
         api.list_metadata(&labelled).await.unwrap().items.len()
     }
 
-    /// Waits until an event about it has a reason, and gives its note.
+    /// Waits for an event with a reason, and returns its note.
     pub(crate) async fn wait_for_event(&self, reason: &str) -> String {
         let events = Api::<Event>::namespaced(self.operator.client.clone(), "default");
         until(reason, DEADLINE, || async {
             let all = events.list(&ListParams::default()).await?;
-            let about_us = all.iter().filter(|one| {
+            let own = all.iter().filter(|one| {
                 let regarding = one.regarding.as_ref();
                 regarding.and_then(|one| one.name.as_deref()) == Some(&self.name)
             });
             let mut reasons = Vec::new();
-            for event in about_us {
+            for event in own {
                 if event.reason.as_deref() == Some(reason) {
                     return Ok(event.note.clone().unwrap_or_default());
                 }
                 reasons.extend(event.reason.clone());
             }
-            anyhow::bail!("only {reasons:?}")
+            anyhow::bail!("found only {reasons:?}")
         })
         .await
         .unwrap()

@@ -1,36 +1,38 @@
-//! The shipped roles: all that they grant is used, and nothing that is needed is missing.
+//! The shipped roles grant every permission that the operator needs, and no other.
 //!
-//! One operator for the whole cluster, at home in a namespace of its own, does everything that an
-//! operator does. It has a control plane to itself, because webhooks and stored versions belong to the
-//! whole of it. What it asked for stands in the audit log.
+//! A cluster-wide operator goes through every scenario, and the audit log shows the permissions that it
+//! used. It has its own control plane, because webhooks and stored versions affect a whole cluster.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
-mod deeds;
-mod unseen;
+mod migration;
+mod scenarios;
+mod unaudited;
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use llsd_controller::{Endpoints, Settings, install_definitions};
-use llsd_e2e::{Right, Shelf, Stage, granted, registries};
+use llsd_controller::{Endpoints, Options, install_definitions};
+use llsd_e2e::{Permission, TestEnv, TestRegistry, granted, registries};
 use llsd_testbed::{Access, AuditedRequest, Release, Testbed};
 use tokio::sync::OnceCell;
 
-use deeds::{
-    grow_and_shrink, leave_unmigrated, meet_others, on_postgres, postgres, publish_webhooks,
-    replace_plugins, spoil_settings, trust_from_elsewhere, wait_until_migrated,
+use migration::{create_unmigrated, install_webhooks, wait_until_migrated};
+use scenarios::{
+    break_settings, collide_with_foreign_objects, create_and_remove_children, postgres_secret,
+    replace_plugins, use_ca_bundle_of_another_namespace, with_postgres,
 };
 
-/// Asked for inside the API server, so that no log tells of it, and what it says where it is missing.
-const UNSEEN: [(&str, &str, &str); 2] = [
-    // Whenever a child names its owner.
+/// Permissions that the API server checks internally, without an audit line: resource, verb, and the error
+/// message when it is missing.
+const UNAUDITED: [(&str, &str, &str); 2] = [
+    // Needed to set an owner reference.
     (
         "llamastackdistributions/finalizers",
         "update",
         "cannot set blockOwnerDeletion",
     ),
-    // Whenever an orphaned Deployment gets its owner back.
+    // Needed to restore the owner reference of an orphaned Deployment.
     (
         "deployments",
         "delete",
@@ -39,38 +41,38 @@ const UNSEEN: [(&str, &str, &str); 2] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_right_that_is_shipped_is_used() {
-    static PLANE: OnceCell<Testbed> = OnceCell::const_new();
-    let testbed = PLANE
+async fn every_shipped_permission_is_used() {
+    static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
+    let testbed = TESTBED
         .get_or_init(async || Testbed::start(Release::Newest).await.unwrap())
         .await;
     let admin = testbed.client("admin").await.unwrap();
     install_definitions(&admin, None).await.unwrap();
-    let stage = Stage::set_across(testbed, "rights").await;
-    let begun = stage.mark().await;
+    let env = TestEnv::cluster_wide(testbed, "permissions").await;
+    let start = env.mark().await;
 
-    publish_webhooks(&stage).await;
-    leave_unmigrated(&stage).await;
-    let shelf = Shelf::start(Access::Anyone).await;
+    install_webhooks(&env).await;
+    create_unmigrated(&env).await;
+    let registry = TestRegistry::start(Access::Anyone).await;
     let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics_at = metrics.local_addr().unwrap();
-    let settings = Settings {
-        registries: registries(shelf.settings()),
+    let settings = Options {
+        registries: registries(registry.settings()),
         identity: Some("first".to_owned()),
         endpoints: Endpoints {
             probes: None,
             metrics: Some(metrics),
         },
-        ..stage.settings().await
+        ..env.settings().await
     };
-    let operator = stage.operate_with(settings);
+    let operator = env.start_operator_with(settings);
     wait_until_migrated(&operator).await;
-    grow_and_shrink(&operator).await;
-    meet_others(&operator).await;
-    trust_from_elsewhere(&operator).await;
-    replace_plugins(&operator, &shelf).await;
-    spoil_settings(&operator).await;
-    let asked = reqwest::Client::builder()
+    create_and_remove_children(&operator).await;
+    collide_with_foreign_objects(&operator).await;
+    use_ca_bundle_of_another_namespace(&operator).await;
+    replace_plugins(&operator, &registry).await;
+    break_settings(&operator).await;
+    let response = reqwest::Client::builder()
         .tls_danger_accept_invalid_certs(true)
         .build()
         .unwrap()
@@ -79,68 +81,76 @@ async fn every_right_that_is_shipped_is_used() {
         .send()
         .await
         .unwrap();
-    assert_eq!(asked.status(), 403, "who may read nothing reads no metrics");
+    assert_eq!(response.status(), 403, "metrics need permission");
 
     let home = operator.home.as_ref().unwrap().name().to_owned();
-    let stage = operator.stop().await;
-    let requests = stage.audited(begun);
-    let used: BTreeSet<Right> = requests.iter().flat_map(|one| used(one, &home)).collect();
-    let is_seen = |right: &&Right| {
-        let is_it = |(resource, verb, _)| right.resource == resource && right.verb == verb;
-        !UNSEEN.into_iter().any(is_it)
+    let env = operator.stop().await;
+    let requests = env.audited(start);
+    let used: BTreeSet<Permission> = requests.iter().flat_map(|one| used(one, &home)).collect();
+    let is_audited = |permission: &&Permission| {
+        let is_same =
+            |(resource, verb, _)| permission.resource == resource && permission.verb == verb;
+        !UNAUDITED.into_iter().any(is_same)
     };
     let granted = granted();
     let unused: Vec<_> = granted
         .difference(&used)
-        .filter(is_seen)
-        .map(|right| {
-            let place = if right.is_own { "at home" } else { "served" };
-            format!(
-                "{} {} {} ({place})",
-                right.verb, right.group, right.resource
-            )
+        .filter(is_audited)
+        .map(|permission| {
+            let scope = if permission.is_own {
+                "own namespace"
+            } else {
+                "served namespaces"
+            };
+            let Permission {
+                verb,
+                group,
+                resource,
+                ..
+            } = permission;
+            format!("{verb} {group} {resource} ({scope})")
         })
         .collect();
     assert!(
         unused.is_empty(),
-        "granted and never used:\n{}",
+        "granted but never used:\n{}",
         unused.join("\n")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_of_one_namespace_has_all_that_it_needs_at_home() {
+async fn a_namespaced_operator_with_a_separate_home_has_every_permission_it_needs() {
     let testbed = Testbed::shared().await.unwrap();
     let admin = testbed.client("admin").await.unwrap();
     install_definitions(&admin, None).await.unwrap();
-    let stage = Stage::set_apart(testbed, "apart").await;
-    let settings = Settings {
+    let env = TestEnv::with_separate_home(testbed, "namespaced").await;
+    let settings = Options {
         identity: Some("first".to_owned()),
-        ..stage.settings().await
+        ..env.settings().await
     };
-    let operator = stage.operate_with(settings);
-    operator.apply(&[postgres()]).await;
-    operator.create(&on_postgres("apart")).await;
-    operator.wait_until_ready("apart").await;
-    // What was forbidden meanwhile fails the test when the stage goes.
+    let operator = env.start_operator_with(settings);
+    operator.apply(&[postgres_secret()]).await;
+    operator.create(&with_postgres("namespaced")).await;
+    operator.wait_until_ready("namespaced").await;
+    // Dropping the environment fails the test if a request was denied.
     operator.stop().await;
 }
 
-/// The rights that a request needed.
-fn used(request: &AuditedRequest, home: &str) -> Vec<Right> {
+/// The permissions that a request needed.
+fn used(request: &AuditedRequest, home: &str) -> Vec<Permission> {
     let resource = match request.subresource.as_str() {
         "" => request.resource.clone(),
         below => format!("{}/{below}", request.resource),
     };
-    let right = |verb: &str| Right {
+    let permission = |verb: &str| Permission {
         is_own: request.namespace == home,
         group: request.group.clone(),
         resource: resource.clone(),
         verb: verb.to_owned(),
     };
-    // An apply that makes an object needs both.
-    let made = request.verb == "patch" && request.code == 201;
-    let mut rights = vec![right(&request.verb)];
-    rights.extend(made.then(|| right("create")));
-    rights
+    // A server-side apply that creates an object needs `patch` and `create`.
+    let is_create = request.verb == "patch" && request.code == 201;
+    let mut permissions = vec![permission(&request.verb)];
+    permissions.extend(is_create.then(|| permission("create")));
+    permissions
 }

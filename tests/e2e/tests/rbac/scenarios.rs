@@ -1,99 +1,26 @@
-//! Everything that an operator does, brought about.
-
-use std::time::Duration;
+//! Scenarios that together make the operator use every permission.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution, SchemaPlugin, Webhook};
-use llsd_controller::{install_admission, install_definitions};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
-    DEADLINE, Operator, SERVED_BY, Shelf, Stage, condition, config_map, named, serve_webhooks,
+    DEADLINE, Operator, SERVED_BY, TestRegistry, condition, config_map, has_condition, named,
 };
-use llsd_testbed::{Authority, eventually, until};
-use llsd_webhook::Periods;
+use llsd_testbed::{CertificateAuthority, eventually, until};
 use serde_json::{Value, json};
 
-/// A certificate whose successor is announced at once, and serves long after the test.
-const SOON_ANNOUNCED: Periods = Periods {
-    valid: Duration::from_secs(3600),
-    renew_before: Duration::from_secs(3599),
-    settle: Duration::from_secs(1800),
-    overlap: Duration::from_secs(1800),
-};
-
-/// Installs everything but the authority, which is the webhook's own to fill in.
-pub(crate) async fn publish_webhooks(stage: &Stage) {
-    let kubeconfig = stage.testbed.kubeconfig(&stage.user).unwrap();
-    let home = stage.home.as_ref().unwrap().name();
-    let webhook = serve_webhooks(kubeconfig, home, SOON_ANNOUNCED)
-        .await
-        .unwrap();
-    let unsigned = Webhook {
-        ca_bundle: None,
-        ..webhook
-    };
-    install_definitions(&stage.client, Some(&unsigned))
-        .await
-        .unwrap();
-    install_admission(&stage.client, &unsigned).await.unwrap();
-}
-
-/// Resources of which the definition says that some may be stored as v1alpha1.
-pub(crate) async fn leave_unmigrated(stage: &Stage) {
-    let resource: Distribution = serde_json::from_value(named("unmigrated")).unwrap();
-    // Refused until the webhook can be believed.
-    until("the webhook answers", DEADLINE, || async {
-        Ok(stage
-            .api()
-            .create(&PostParams::default(), &resource)
-            .await?)
-    })
-    .await
-    .unwrap();
-    let stored = json!({"status": {"storedVersions": ["v1alpha1", "v1alpha2"]}});
-    definitions(stage)
-        .patch_status(
-            DISTRIBUTION_CRD_NAME,
-            &PatchParams::default(),
-            &Patch::Merge(stored),
-        )
-        .await
-        .unwrap();
-}
-
-pub(crate) async fn wait_until_migrated(stage: &Stage) {
-    let is_migrated = |one: Option<&CustomResourceDefinition>| {
-        one.and_then(|one| one.status.as_ref()?.stored_versions.as_deref())
-            == Some(&["v1alpha2".to_owned()])
-    };
-    eventually(
-        &definitions(stage),
-        DISTRIBUTION_CRD_NAME,
-        DEADLINE,
-        "migrated",
-        is_migrated,
-    )
-    .await
-    .unwrap();
-}
-
-fn definitions(stage: &Stage) -> Api<CustomResourceDefinition> {
-    Api::all(stage.client.clone())
-}
-
-/// A resource that asks for every child, then for none of those that it can do without, then for one
-/// file after the other.
-pub(crate) async fn grow_and_shrink(operator: &Operator) {
+/// Creates every kind of child object, removes the optional ones, and changes the configuration until an
+/// old ConfigMap is pruned.
+pub(crate) async fn create_and_remove_children(operator: &Operator) {
     let file = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "mine"}, "data": {"config.yaml": "version: 2"},
     });
-    operator.apply(&[postgres(), file]).await;
+    operator.apply(&[postgres_secret(), file]).await;
     let mut resource = named("overridden");
     resource["spec"] = json!({
         "distribution": {"name": "starter"},
@@ -103,37 +30,37 @@ pub(crate) async fn grow_and_shrink(operator: &Operator) {
     operator.wait_until_ready("overridden").await;
 
     let mut resource = with_every_child("whole");
-    resource["spec"]["storage"] = on_postgres("whole")["spec"]["storage"].take();
+    resource["spec"]["storage"] = with_postgres("whole")["spec"]["storage"].take();
     operator.create(&resource).await;
-    // Nobody provides the volume, so it never gets ready.
-    let is_written = |cr: &Distribution| {
-        condition(cr, "DeploymentUpdated").is_some_and(|(status, ..)| status == "True")
-    };
+    // The testbed provides no volumes, so the resource does not become ready.
+    let is_written = |cr: &Distribution| has_condition(cr, "DeploymentUpdated", "True");
     operator.wait_for("whole", "written", is_written).await;
     let none = json!({"spec": {"networking": null, "workload": null, "storage": null}});
     operator.edit("whole", none).await;
-    operator.wait_until_gone::<Ingress>("whole-ingress").await;
     operator
-        .wait_until_gone::<NetworkPolicy>("whole-network-policy")
+        .wait_until_deleted::<Ingress>("whole-ingress")
         .await;
     operator
-        .wait_until_gone::<PodDisruptionBudget>("whole-pdb")
+        .wait_until_deleted::<NetworkPolicy>("whole-network-policy")
         .await;
     operator
-        .wait_until_gone::<HorizontalPodAutoscaler>("whole-hpa")
+        .wait_until_deleted::<PodDisruptionBudget>("whole-pdb")
         .await;
-    operator.wait_until_gone::<Secret>("whole-derived").await;
+    operator
+        .wait_until_deleted::<HorizontalPodAutoscaler>("whole-hpa")
+        .await;
+    operator.wait_until_deleted::<Secret>("whole-derived").await;
     let first = config_map(&operator.wait_until_ready("whole").await);
     for model in ["second", "third"] {
         let change = json!({"spec": {"resources": {"models": [model]}}});
         operator.edit("whole", change).await;
         operator.wait_until_ready("whole").await;
     }
-    operator.wait_until_gone::<ConfigMap>(&first).await;
+    operator.wait_until_deleted::<ConfigMap>(&first).await;
 }
 
-/// Objects of somebody else's under the names of every child: each is looked at.
-pub(crate) async fn meet_others(operator: &Operator) {
+/// Creates objects of another owner under the name of every child, which the operator must then read.
+pub(crate) async fn collide_with_foreign_objects(operator: &Operator) {
     let template = json!({
         "metadata": {"labels": {"app": "other"}},
         "spec": {"containers": [{"name": "other", "image": "other"}]},
@@ -193,76 +120,74 @@ pub(crate) async fn meet_others(operator: &Operator) {
     operator.apply(&objects).await;
     for name in ["account", "claim", "service", "deployment"] {
         operator.create(&with_every_child(name)).await;
-        let is_refused = |cr: &Distribution| {
-            condition(cr, "DeploymentUpdated").is_some_and(|(status, ..)| status == "False")
-        };
-        operator.wait_for(name, "refused", is_refused).await;
+        let is_rejected = |cr: &Distribution| has_condition(cr, "DeploymentUpdated", "False");
+        operator.wait_for(name, "rejected", is_rejected).await;
     }
     operator.create(&with_every_child("optional")).await;
-    let is_told = |cr: &Distribution| {
+    let names_all = |cr: &Distribution| {
         condition(cr, "DeploymentUpdated").is_some_and(|(_, _, message)| {
             ["ingress", "network-policy", "pdb", "hpa"]
                 .iter()
                 .all(|suffix| message.contains(&format!("optional-{suffix}")))
         })
     };
-    operator.wait_for("optional", "told of all", is_told).await;
+    operator
+        .wait_for("optional", "named all of them", names_all)
+        .await;
 }
 
-/// Authorities in a ConfigMap of another namespace: what else it holds stays there, and another
-/// authority in it arrives.
-pub(crate) async fn trust_from_elsewhere(operator: &Operator) {
-    let elsewhere = operator.testbed.namespace("authorities").await.unwrap();
-    let maps: Api<ConfigMap> = elsewhere.api(&operator.client);
-    let publish = async |authority: &str| {
+/// Refers to a CA bundle in another namespace. Only the CA key is copied, and a changed CA is copied again.
+pub(crate) async fn use_ca_bundle_of_another_namespace(operator: &Operator) {
+    let other_namespace = operator.testbed.namespace("ca-bundles").await.unwrap();
+    let maps: Api<ConfigMap> = other_namespace.api(&operator.client);
+    let publish = async |certificate: &str| {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "authorities"},
-            "data": {"ca-bundle.crt": authority, "other": "canary"},
+            "metadata": {"name": "ca-bundle"},
+            "data": {"ca-bundle.crt": certificate, "other": "canary"},
         });
         let parameters = PatchParams::apply("tests").force();
         let patch = Patch::Apply(map);
-        maps.patch("authorities", &parameters, &patch)
-            .await
-            .unwrap();
+        maps.patch("ca-bundle", &parameters, &patch).await.unwrap();
     };
     let bundles: Api<ConfigMap> = operator.api();
-    let gathered = async |authority: &str| {
-        let is_there = |one: Option<&ConfigMap>| {
+    let wait_until_copied = async |certificate: &str| {
+        let is_copied = |one: Option<&ConfigMap>| {
             let text = one.and_then(|one| one.data.as_ref()?.get("ca-bundle.crt"));
-            text.is_some_and(|text| text.contains(authority.trim()))
+            text.is_some_and(|text| text.contains(certificate.trim()))
         };
         let name = "trusting-ca-bundle";
-        let bundle = eventually(&bundles, name, DEADLINE, "gathered", is_there).await;
+        let bundle = eventually(&bundles, name, DEADLINE, "copied", is_copied).await;
         let bundle = json!(bundle.unwrap());
         assert!(!bundle.to_string().contains("canary"), "{bundle}");
     };
     let mut resource = named("trusting");
     resource["spec"]["networking"] = json!({"tls": {"caBundle": {
-        "configMapName": "authorities", "configMapNamespace": elsewhere.name(),
+        "configMapName": "ca-bundle", "configMapNamespace": other_namespace.name(),
     }}});
     operator.create(&resource).await;
     let is_missing = |cr: &Distribution| {
         condition(cr, "ConfigGenerated").is_some_and(|(_, reason, message)| {
-            reason == "ConfigMapNotFound" && message.contains(elsewhere.name())
+            reason == "ConfigMapNotFound" && message.contains(other_namespace.name())
         })
     };
-    operator
-        .wait_for("trusting", "missing it", is_missing)
-        .await;
+    operator.wait_for("trusting", "rejected", is_missing).await;
     for _ in 0..2 {
-        let authority = Authority::generate().unwrap().certificate().to_owned();
-        publish(&authority).await;
-        gathered(&authority).await;
+        let certificate = CertificateAuthority::generate()
+            .unwrap()
+            .certificate()
+            .to_owned();
+        publish(&certificate).await;
+        wait_until_copied(&certificate).await;
     }
     operator.wait_until_ready("trusting").await;
 }
 
-/// One plugin after the other in the same place: the bytes of the first are deleted.
-pub(crate) async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
+/// Replaces the component of a plugin twice, so that the first stored component is deleted.
+pub(crate) async fn replace_plugins(operator: &Operator, registry: &TestRegistry) {
     let api = Api::<SchemaPlugin>::all(operator.client.clone());
     for name in ["ogx", "llama-stack-0.7", "llama-stack-0.4"] {
-        let reference = shelf.push_plugin(name, &format!("acme/{name}:1"));
+        let reference = registry.push_plugin(name, &format!("acme/{name}:1"));
         let document = json!({
             "apiVersion": "llamastack.io/v1alpha1",
             "kind": "SchemaPlugin",
@@ -288,18 +213,19 @@ pub(crate) async fn replace_plugins(operator: &Operator, shelf: &Shelf) {
         .unwrap();
     }
     let maps: Api<ConfigMap> = operator.home.as_ref().unwrap().api(&operator.client);
-    let kept = ListParams::default().labels("llamastack.io/kept-for");
-    until("two versions are kept", DEADLINE, || async {
-        let kept = maps.list_metadata(&kept).await?;
-        anyhow::ensure!(kept.items.len() == 2, "{} are", kept.items.len());
+    let stored = ListParams::default().labels("llamastack.io/kept-for");
+    until("two components are stored", DEADLINE, || async {
+        let found = maps.list_metadata(&stored).await?;
+        anyhow::ensure!(found.items.len() == 2, "{} are stored", found.items.len());
         Ok(())
     })
     .await
     .unwrap();
 }
 
-/// Two mistakes in the operator's own ConfigMap, one after the other: an event, which then counts.
-pub(crate) async fn spoil_settings(operator: &Operator) {
+/// Writes two different errors into the operator's ConfigMap: the first creates an event, the second
+/// increments its count.
+pub(crate) async fn break_settings(operator: &Operator) {
     let home = operator.home.as_ref().unwrap();
     let maps: Api<ConfigMap> = home.api(&operator.client);
     let events: Api<Event> = home.api(&operator.client);
@@ -316,15 +242,15 @@ pub(crate) async fn spoil_settings(operator: &Operator) {
         )
         .await
         .unwrap();
-        until("the mistake is told", DEADLINE, || async {
+        until("the error is reported", DEADLINE, || async {
             let all = events.list(&ListParams::default()).await?;
-            let told = all.iter().find(|one| {
+            let reported = all.iter().find(|one| {
                 one.reason.as_deref() == Some("OperatorConfigInvalid")
                     && one.series.as_ref().map_or(1, |series| series.count) == number
             });
             anyhow::ensure!(
-                told.is_some(),
-                "{} events, and not this one",
+                reported.is_some(),
+                "none of {} events reports it",
                 all.items.len()
             );
             Ok(())
@@ -334,7 +260,8 @@ pub(crate) async fn spoil_settings(operator: &Operator) {
     }
 }
 
-pub(crate) fn postgres() -> Value {
+/// A Secret with a connection string.
+pub(crate) fn postgres_secret() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": "postgres"},
@@ -342,7 +269,8 @@ pub(crate) fn postgres() -> Value {
     })
 }
 
-pub(crate) fn on_postgres(name: &str) -> Value {
+/// A resource that stores its data in PostgreSQL.
+pub(crate) fn with_postgres(name: &str) -> Value {
     let mut resource = named(name);
     resource["spec"]["storage"] = json!({"sql": {
         "type": "postgres",
@@ -351,6 +279,7 @@ pub(crate) fn on_postgres(name: &str) -> Value {
     resource
 }
 
+/// A resource with every optional child object.
 fn with_every_child(name: &str) -> Value {
     let mut resource = named(name);
     resource["spec"]["networking"] = json!({

@@ -1,18 +1,18 @@
-//! Rights that are needed although no log tells of their use: without them the API server refuses.
+//! Permissions that the audit log does not show. Without them the API server rejects the request.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams};
-use llsd_e2e::{DEADLINE, Right, Stage, granted, named};
+use llsd_e2e::{DEADLINE, Permission, TestEnv, granted, named};
 use llsd_testbed::until;
 use serde_json::json;
 
-use crate::UNSEEN;
+use crate::UNAUDITED;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_that_no_log_tells_of_are_needed() {
-    let stage = Stage::set("unseen").await;
-    let cr = stage.create(&named("owner")).await;
+async fn the_permissions_that_the_audit_log_does_not_show_are_needed() {
+    let env = TestEnv::new("unaudited").await;
+    let cr = env.create(&named("owner")).await;
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "orphan"},
@@ -24,7 +24,7 @@ async fn the_rights_that_no_log_tells_of_are_needed() {
             },
         },
     });
-    stage.apply(std::slice::from_ref(&deployment)).await;
+    env.apply(std::slice::from_ref(&deployment)).await;
     let mut owner = json!(cr.controller_owner_ref(&()).unwrap());
     owner["blockOwnerDeletion"] = true.into();
     let owned = json!({
@@ -32,49 +32,48 @@ async fn the_rights_that_no_log_tells_of_are_needed() {
         "metadata": {"name": "orphan", "ownerReferences": [owner]},
     });
     let adopt = async |user: &str| {
-        let client = stage.testbed.client(user).await.unwrap();
+        let client = env.testbed.client(user).await.unwrap();
         let parameters = PatchParams::apply("tests");
-        let api: Api<Deployment> = stage.namespace.api(&client);
+        let api: Api<Deployment> = env.namespace.api(&client);
         api.patch("orphan", &parameters, &Patch::Apply(&owned))
             .await
     };
-    for (resource, verb, words) in UNSEEN {
-        let user = format!("without-{verb}-{}", stage.namespace.name());
+    for (resource, verb, message) in UNAUDITED {
+        let user = format!("without-{verb}-{}", env.namespace.name());
         let all = granted().into_iter();
         let rest =
             all.filter(|one| !one.is_own && (&*one.resource, &*one.verb) != (resource, verb));
-        allow(&stage, &user, rest).await;
-        until("it is missed", DEADLINE, || async {
-            let refused = adopt(&user).await.err();
-            let refused = refused.map_or_else(String::new, |error| error.to_string());
-            anyhow::ensure!(refused.contains(words), "{refused}");
+        allow(&env, &user, rest).await;
+        until("the missing permission is reported", DEADLINE, || async {
+            let error = adopt(&user).await.err();
+            let error = error.map_or_else(String::new, |error| error.to_string());
+            anyhow::ensure!(error.contains(message), "{error}");
             Ok(())
         })
         .await
         .unwrap();
     }
-    adopt(&stage.user).await.unwrap();
+    adopt(&env.user).await.unwrap();
 }
 
-/// Gives a new user rights in the namespace of a stage.
-async fn allow(stage: &Stage, user: &str, rights: impl Iterator<Item = Right>) {
-    stage.testbed.add_user(user, None).unwrap();
-    let rules: Vec<_> = rights
+/// Creates a user with permissions in the namespace of the test.
+async fn allow(env: &TestEnv, user: &str, permissions: impl Iterator<Item = Permission>) {
+    env.testbed.add_user(user, None).unwrap();
+    let rules: Vec<_> = permissions
         .map(|one| json!({"apiGroups": [one.group], "resources": [one.resource], "verbs": [one.verb]}))
         .collect();
     let group = "rbac.authorization.k8s.io";
-    stage
-        .apply(&[
-            json!({
-                "apiVersion": format!("{group}/v1"), "kind": "Role",
-                "metadata": {"name": user}, "rules": rules,
-            }),
-            json!({
-                "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
-                "metadata": {"name": user},
-                "roleRef": {"apiGroup": group, "kind": "Role", "name": user},
-                "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
-            }),
-        ])
-        .await;
+    env.apply(&[
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "Role",
+            "metadata": {"name": user}, "rules": rules,
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": user},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        }),
+    ])
+    .await;
 }

@@ -1,4 +1,4 @@
-//! Stories five and six: how clients reach the server, and a file of the user's own.
+//! Stories five and six: access to the server, and a configuration of the user's own.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -9,14 +9,14 @@ use llsd_e2e::{DEADLINE, Operator, condition, minimal};
 use llsd_testbed::eventually;
 use serde_json::{Value, json};
 
-use crate::{container, create, keep_secret};
+use crate::{container, create};
 
 fn host(ingress: &Ingress) -> Option<String> {
     ingress.spec.as_ref()?.rules.as_ref()?[0].host.clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_5_a_server_is_exposed_with_or_without_a_name_and_over_tls() {
+async fn story_5_a_server_is_exposed_with_or_without_a_host_name_and_over_tls() {
     let operator = Operator::start("story5").await;
     let mut resource = minimal();
     resource["spec"]["networking"] = json!({"expose": true});
@@ -24,10 +24,10 @@ async fn story_5_a_server_is_exposed_with_or_without_a_name_and_over_tls() {
     operator.wait_until_ready("minimal").await;
     let ingresses: Api<Ingress> = operator.api();
     let exposed = ingresses.get("minimal-ingress").await.unwrap();
-    // The load balancer answers for every name that nobody else has.
+    // Without a host, the Ingress matches every name.
     assert_eq!(host(&exposed), None);
 
-    // Edge case: an empty object means the same, so that nothing is written.
+    // Edge case: an empty object means the same, so nothing is written.
     let networking = |networking: Value| json!({"spec": {"networking": networking}});
     operator
         .edit("minimal", networking(json!({"expose": {}})))
@@ -47,12 +47,12 @@ async fn story_5_a_server_is_exposed_with_or_without_a_name_and_over_tls() {
     let route = cr.status.unwrap().route_url.unwrap();
     assert!(route.contains("llama.example.com"), "{route}");
 
-    keep_secret(
-        &operator,
-        "llama-tls",
-        &[("tls.crt", "certificate"), ("tls.key", "key")],
-    )
-    .await;
+    operator
+        .apply_secret(
+            "llama-tls",
+            &[("tls.crt", "certificate"), ("tls.key", "key")],
+        )
+        .await;
     let tls = json!({"tls": {"enabled": true, "secretName": "llama-tls"}});
     operator.edit("minimal", networking(tls)).await;
     let cr = operator.wait_until_ready("minimal").await;
@@ -69,7 +69,7 @@ async fn story_5_a_server_is_exposed_with_or_without_a_name_and_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_6_a_file_of_ones_own_is_mounted_as_it_is_and_excludes_providers() {
+async fn story_6_an_override_config_is_mounted_unchanged_and_excludes_providers() {
     let operator = Operator::start("story6").await;
     let spec = json!({
         "distribution": {"name": "starter"},
@@ -82,7 +82,7 @@ async fn story_6_a_file_of_ones_own_is_mounted_as_it_is_and_excludes_providers()
         })
     };
     operator
-        .wait_for("override", "without its file", is_missing)
+        .wait_for("override", "without its ConfigMap", is_missing)
         .await;
 
     let sample = include_str!("../../../../samples/override.yaml");
@@ -97,11 +97,12 @@ async fn story_6_a_file_of_ones_own_is_mounted_as_it_is_and_excludes_providers()
     let container = container(&operator, "override").await;
     let mounts = container.volume_mounts.unwrap();
     let mount = mounts.iter().find(|one| one.name == volume.name).unwrap();
-    // The server is told of the very file that is mounted.
-    let told = container.env.unwrap();
-    let told = told.iter().filter_map(|one| one.value.as_deref());
+    // A variable points the server to the mounted file.
+    let variables = container.env.unwrap();
+    let values = variables.iter().filter_map(|one| one.value.as_deref());
     assert!(
-        told.into_iter()
+        values
+            .into_iter()
             .any(|value| value.starts_with(&mount.mount_path))
     );
 
@@ -114,8 +115,8 @@ async fn story_6_a_file_of_ones_own_is_mounted_as_it_is_and_excludes_providers()
         "spec": both,
     }))
     .unwrap();
-    let refused = operator.api().create(&PostParams::default(), &both).await;
-    let message = refused.unwrap_err().to_string();
+    let rejected = operator.api().create(&PostParams::default(), &both).await;
+    let message = rejected.unwrap_err().to_string();
     assert!(
         message.contains("providers") && message.contains("overrideConfig"),
         "{message}"

@@ -1,10 +1,10 @@
-//! The user stories of the specification, and its edge cases.
+//! The user stories and edge cases of the specification.
 //!
-//! The first four go to their end: the real server is started with the file of the cluster's ConfigMap
-//! and the variables of the Deployment's container. Where it would need a PostgreSQL, a Redis or
-//! packages that are not installed, the release's own code judges the file instead.
+//! Stories one to four start the real server with the configuration of the ConfigMap and the variables of
+//! the Deployment. Where the server would need PostgreSQL, Redis or packages that are not installed, the
+//! code of the server release validates the configuration instead.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 mod access;
 mod edge_cases;
@@ -12,27 +12,28 @@ mod upgrade;
 
 use std::path::PathBuf;
 
-use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, Secret};
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use llsd_api::Distribution;
 use llsd_e2e::{Operator, config_map};
-use llsd_servers::{FakeVllm, RELEASES, Release, judge, probe};
+use llsd_servers::{FakeVllm, NEWEST_BUILT_IN, Release, probe, validate};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The newest release whose adapter is built in.
-const RELEASE: Release = RELEASES[6];
+const RELEASE: Release = NEWEST_BUILT_IN;
 const MODEL: &str = "llama3.2-8b";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_1_and_3_a_provider_with_a_key_and_a_model_are_what_the_server_lists() {
+async fn story_1_and_3_the_server_lists_the_provider_and_the_model() {
     let operator = Operator::start("story1").await;
     let vllm = FakeVllm::start(MODEL).unwrap();
-    keep_secret(&operator, "vllm-creds", &[("token", "a-token")]).await;
+    operator
+        .apply_secret("vllm-creds", &[("token", "a-token")])
+        .await;
     let spec = json!({
-        "distribution": based(&operator).await,
+        "distribution": installed_distribution(&operator).await,
         "providers": {"inference": {
             "provider": "vllm",
             "endpoint": vllm.endpoint(),
@@ -40,11 +41,11 @@ async fn story_1_and_3_a_provider_with_a_key_and_a_model_are_what_the_server_lis
         }},
         "resources": {"models": [MODEL]},
     });
-    let server = Server::of(&operator, "simple", spec).await;
+    let server = ServerInput::of(&operator, "simple", spec).await;
 
     let key = ("LLSD_VLLM_API_KEY".to_owned(), "a-token".to_owned());
     assert!(server.variables.contains(&key), "{:?}", server.variables);
-    let [providers, models] = server.ask().await;
+    let [providers, models] = server.list().await;
     assert_eq!(names(&providers, "provider_id"), ["vllm"]);
     let ids = names(&models, "id");
     assert!(
@@ -55,7 +56,7 @@ async fn story_1_and_3_a_provider_with_a_key_and_a_model_are_what_the_server_lis
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_1_a_distribution_alone_runs_with_the_file_of_its_image() {
+async fn story_1_a_distribution_alone_runs_with_the_configuration_of_its_image() {
     let operator = Operator::start("story1b").await;
     create(
         &operator,
@@ -80,23 +81,23 @@ async fn story_1_a_distribution_alone_runs_with_the_file_of_its_image() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_2_and_3_two_providers_serve_each_the_model_that_names_it() {
+async fn story_2_and_3_each_of_two_providers_serves_the_model_that_names_it() {
     let operator = Operator::start("story2").await;
     let (first, second) = (
         FakeVllm::start(MODEL).unwrap(),
         FakeVllm::start("other-model").unwrap(),
     );
     let spec = json!({
-        "distribution": based(&operator).await,
+        "distribution": installed_distribution(&operator).await,
         "providers": {"inference": [
             {"id": "primary", "provider": "vllm", "endpoint": first.endpoint()},
             {"id": "secondary", "provider": "vllm", "endpoint": second.endpoint()},
         ]},
         "resources": {"models": [MODEL, {"name": "other-model", "provider": "secondary"}]},
     });
-    let server = Server::of(&operator, "several", spec).await;
+    let server = ServerInput::of(&operator, "several", spec).await;
 
-    let [providers, models] = server.ask().await;
+    let [providers, models] = server.list().await;
     assert_eq!(names(&providers, "provider_id"), ["primary", "secondary"]);
     for (provider, model) in [("primary", MODEL), ("secondary", "other-model")] {
         let served = |one: &Value| {
@@ -112,14 +113,14 @@ async fn story_2_and_3_two_providers_serve_each_the_model_that_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_3_and_4_tools_and_stores_are_accepted_by_the_real_package() {
+async fn story_3_and_4_the_server_package_accepts_tools_and_stores() {
     let operator = Operator::start("story4").await;
-    keep_secret(
-        &operator,
-        "pg-creds",
-        &[("url", "postgresql://stack:pw@postgres:5432/stack")],
-    )
-    .await;
+    operator
+        .apply_secret(
+            "pg-creds",
+            &[("url", "postgresql://stack:pw@postgres:5432/stack")],
+        )
+        .await;
     let inference = json!({"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}});
     let specs = [
         (
@@ -141,35 +142,34 @@ async fn story_3_and_4_tools_and_stores_are_accepted_by_the_real_package() {
     for (name, mut spec) in specs {
         spec["distribution"] = json!({"name": "starter"});
         spec["providers"] = inference.clone();
-        let server = Server::of(&operator, name, spec).await;
+        let server = ServerInput::of(&operator, name, spec).await;
         let file = folder.path().join(format!("{name}.yaml"));
         std::fs::copy(server.config, &file).unwrap();
         files.push(file);
     }
-    let verdicts = tokio::task::spawn_blocking(move || judge(RELEASE, &files).unwrap())
+    let reports = tokio::task::spawn_blocking(move || validate(RELEASE, &files).unwrap())
         .await
         .unwrap();
-    for (file, verdict) in verdicts {
+    for (file, report) in reports {
         assert!(
-            verdict.errors().is_empty(),
+            report.errors().is_empty(),
             "{}: {:?}",
             file.display(),
-            verdict.errors()
+            report.errors()
         );
     }
     operator.stop().await;
 }
 
-/// What a pod of the cluster would start with.
-struct Server {
+/// The configuration and variables of a server's container.
+struct ServerInput {
     config: PathBuf,
     variables: Vec<(String, String)>,
     _folder: TempDir,
 }
 
-impl Server {
-    /// Creates a resource, waits until it is ready, and takes the file and the variables from the
-    /// objects that the operator wrote.
+impl ServerInput {
+    /// Creates a resource, waits until it is ready, and reads the objects that the operator wrote.
     async fn of(operator: &Operator, name: &str, spec: Value) -> Self {
         create(operator, name, spec).await;
         let cr = operator.wait_until_ready(name).await;
@@ -180,7 +180,7 @@ impl Server {
             .unwrap();
         let container = container(operator, name).await;
         let folder = tempfile::tempdir().unwrap();
-        // The folder stands in for the volume of the pod.
+        // A folder replaces the volume of the pod.
         let volume = folder.path().join("volume").display().to_string();
         let mounts = container.volume_mounts.unwrap();
         let mount = mounts.iter().find(|mount| mount.name == "lls-storage");
@@ -201,24 +201,24 @@ impl Server {
         }
     }
 
-    /// Starts the real server and asks it for its providers of inference and its models.
-    async fn ask(&self) -> [Vec<Value>; 2] {
+    /// Starts the real server and returns the providers and models that it lists.
+    async fn list(&self) -> [Vec<Value>; 2] {
         let (config, variables) = (self.config.clone(), self.variables.clone());
         let paths = ["/v1/providers", "/v1/models"];
-        let answers = tokio::task::spawn_blocking(move || {
+        let responses = tokio::task::spawn_blocking(move || {
             probe(RELEASE, &config, &variables, &paths).unwrap()
         })
         .await
         .unwrap();
-        let list = |answer: &Value| {
-            let body = &answer["body"];
+        let data = |response: &Value| {
+            let body = &response["body"];
             let parsed: Value = match body.as_str() {
                 Some(text) => serde_json::from_str(text).unwrap(),
                 None => body.clone(),
             };
             parsed["data"].as_array().unwrap().clone()
         };
-        [list(&answers[0]), list(&answers[1])]
+        [data(&responses[0]), data(&responses[1])]
     }
 }
 
@@ -232,8 +232,8 @@ async fn create(operator: &Operator, name: &str, spec: Value) -> Distribution {
     operator.create(&resource).await
 }
 
-/// A distribution whose base needs only what is installed.
-async fn based(operator: &Operator) -> Value {
+/// A distribution whose base configuration needs only installed packages.
+async fn installed_distribution(operator: &Operator) -> Value {
     let base = ConfigMap {
         metadata: named("base"),
         data: Some([("config.yaml".to_owned(), RELEASE.inference_base().unwrap())].into()),
@@ -245,22 +245,6 @@ async fn based(operator: &Operator) -> Value {
         .await
         .unwrap();
     json!({"name": "starter", "schema": RELEASE.schema, "baseConfig": {"configMapName": "base"}})
-}
-
-async fn keep_secret(operator: &Operator, name: &str, data: &[(&str, &str)]) {
-    let data = data
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
-    let secret = Secret {
-        metadata: named(name),
-        data: Some(data.collect()),
-        ..Secret::default()
-    };
-    operator
-        .api()
-        .create(&PostParams::default(), &secret)
-        .await
-        .unwrap();
 }
 
 fn named(name: &str) -> ObjectMeta {
@@ -276,7 +260,7 @@ async fn container(operator: &Operator, name: &str) -> k8s_openapi::api::core::v
     containers.remove(0)
 }
 
-/// The value that the kubelet would give a variable.
+/// The value that the kubelet would set for a variable.
 async fn value(operator: &Operator, variable: &EnvVar) -> Option<String> {
     if variable.value.is_some() {
         return variable.value.clone();

@@ -1,20 +1,20 @@
-//! Story seven: resources of v1alpha1 go on, and both versions show the same resource.
+//! Story seven: v1alpha1 resources still work, and both versions show the same resource.
 //!
-//! It needs webhooks, which belong to a whole cluster, and so a control plane of its own.
+//! Webhooks affect a whole cluster, so the test starts its own control plane.
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use llsd_controller::{install_admission, install_definitions};
-use llsd_e2e::{DEADLINE, Stage, minimal, serve_webhooks};
+use llsd_e2e::{DEADLINE, TestEnv, minimal, serve_webhooks};
 use llsd_testbed::{Release, Testbed, until};
 use llsd_webhook::Periods;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_7_an_old_resource_is_served_and_both_versions_show_it() {
-    static PLANE: OnceCell<Testbed> = OnceCell::const_new();
-    let testbed = PLANE
+async fn story_7_a_v1alpha1_resource_is_served_and_both_versions_show_it() {
+    static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
+    let testbed = TESTBED
         .get_or_init(async || Testbed::start(Release::Newest).await.unwrap())
         .await;
     let client = testbed.client("admin").await.unwrap();
@@ -23,7 +23,7 @@ async fn story_7_an_old_resource_is_served_and_both_versions_show_it() {
     let webhook = webhook.unwrap();
     install_definitions(&client, Some(&webhook)).await.unwrap();
     install_admission(&client, &webhook).await.unwrap();
-    let operator = Stage::set_on(testbed, "story7").await.operate().await;
+    let operator = TestEnv::on(testbed, "story7").await.start_operator().await;
     let version = |version: &str| -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("llamastack.io", version, "LlamaStackDistribution");
         let resource = ApiResource::from_gvk(&kind);
@@ -44,7 +44,7 @@ async fn story_7_an_old_resource_is_served_and_both_versions_show_it() {
         },
     });
     let first: DynamicObject = serde_json::from_value(first).unwrap();
-    until("a v1alpha1 resource is taken", DEADLINE, || async {
+    until("the v1alpha1 resource is accepted", DEADLINE, || async {
         Ok(old.create(&PostParams::default(), &first).await?)
     })
     .await

@@ -1,0 +1,242 @@
+//! The life of a resource: creation, changes, drift and deletion.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, ListParams};
+use llsd_api::Distribution;
+use llsd_api::v1alpha2::Phase;
+use llsd_controller::install_definitions;
+use llsd_e2e::{DEADLINE, Operator, condition, config_map, has_condition, minimal, phase};
+use llsd_testbed::{Testbed, eventually};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_crds_are_accepted_and_applying_them_again_changes_nothing() {
+    let client = Testbed::shared()
+        .await
+        .unwrap()
+        .client("admin")
+        .await
+        .unwrap();
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    install_definitions(&client, None).await.unwrap();
+    let first = api
+        .get("llamastackdistributions.llamastack.io")
+        .await
+        .unwrap();
+    install_definitions(&client, None).await.unwrap();
+    let second = api
+        .get("llamastackdistributions.llamastack.io")
+        .await
+        .unwrap();
+    assert_eq!(
+        first.metadata.resource_version,
+        second.metadata.resource_version
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_minimal_resource_becomes_a_ready_server() {
+    let operator = Operator::start("minimal").await;
+    operator.create(&minimal()).await;
+    let cr = operator.wait_until_ready("minimal").await;
+
+    let map = operator
+        .api::<ConfigMap>()
+        .get(&config_map(&cr))
+        .await
+        .unwrap();
+    assert_eq!(map.immutable, Some(true));
+    let file = &map.data.as_ref().unwrap()["config.yaml"];
+    assert!(
+        file.contains("http://vllm:8000/v1") && file.contains("llama3.2-8b"),
+        "{file}"
+    );
+
+    let deployment = operator.api::<Deployment>().get("minimal").await.unwrap();
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let mounted = pod
+        .volumes
+        .unwrap()
+        .into_iter()
+        .find_map(|volume| volume.config_map);
+    assert_eq!(mounted.unwrap().name, config_map(&cr));
+    assert_eq!(pod.service_account_name.as_deref(), Some("minimal-sa"));
+    operator
+        .api::<ServiceAccount>()
+        .get("minimal-sa")
+        .await
+        .unwrap();
+    let service = operator
+        .api::<Service>()
+        .get("minimal-service")
+        .await
+        .unwrap();
+    assert_eq!(service.spec.unwrap().ports.unwrap()[0].port, 8321);
+
+    for kind in [
+        "ConfigGenerated",
+        "SecretsResolved",
+        "DeploymentUpdated",
+        "Available",
+    ] {
+        assert_eq!(condition(&cr, kind).unwrap().0, "True", "{kind}");
+    }
+    let status = cr.status.unwrap();
+    let generation = status.config_generation.unwrap();
+    assert_eq!(generation.schema.as_deref(), Some("llama-stack/0.7"));
+    assert_eq!(status.available_replicas, Some(1));
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_model_writes_a_new_config_map_one_deployment_update_and_the_status() {
+    let operator = Operator::start("change").await;
+    operator.create(&minimal()).await;
+    let before = operator.wait_until_ready("minimal").await;
+    let mark = operator.mark().await;
+
+    operator
+        .edit(
+            "minimal",
+            json!({"spec": {"resources": {"models": ["another-model"]}}}),
+        )
+        .await;
+    let changed = |cr: &Distribution| {
+        phase(cr) == Some(Phase::Ready) && config_map(cr) != config_map(&before)
+    };
+    let after = operator
+        .wait_for("minimal", "ready with another configuration", changed)
+        .await;
+
+    let deployment = operator.api::<Deployment>().get("minimal").await.unwrap();
+    assert_eq!(deployment.metadata.generation, Some(2));
+    let writes = operator.writes_since(mark).await;
+    let objects: Vec<_> = writes
+        .iter()
+        .filter(|one| !one.contains("llamastackdistributions") && !one.contains(" events "))
+        .collect();
+    assert_eq!(
+        objects,
+        [
+            &format!("patch configmaps {}", config_map(&after)),
+            "patch deployments minimal"
+        ]
+    );
+    operator
+        .api::<ConfigMap>()
+        .get(&config_map(&before))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adding_a_label_to_a_ready_resource_causes_no_write() {
+    let operator = Operator::start("label").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let mark = operator.mark().await;
+
+    let label = json!({"metadata": {"labels": {"touched": "yes"}}});
+    let labelled = operator.edit("minimal", label).await;
+    // The queue is ordered, so once a second resource is ready the first has been reconciled.
+    let mut second = minimal();
+    second["metadata"]["name"] = "second".into();
+    operator.create(&second).await;
+    operator.wait_until_ready("second").await;
+    let children: Vec<_> = operator
+        .writes_since(mark)
+        .await
+        .into_iter()
+        .filter(|one| one.contains("minimal") && !one.contains(" events "))
+        .collect();
+    assert!(children.is_empty(), "{children:?}");
+    let api = operator.api::<Distribution>();
+    let now = api.get("minimal").await.unwrap();
+    assert_eq!(
+        now.metadata.resource_version,
+        labelled.metadata.resource_version
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manual_change_to_a_deployment_is_reverted() {
+    let operator = Operator::start("drift").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let deployments = operator.api::<Deployment>();
+    let change = json!({"spec": {"replicas": 3}});
+    let edit = kube::api::Patch::Merge(change);
+    deployments
+        .patch("minimal", &kube::api::PatchParams::default(), &edit)
+        .await
+        .unwrap();
+    let is_reverted =
+        |one: Option<&Deployment>| one.and_then(|one| one.spec.as_ref()?.replicas) == Some(1);
+    eventually(&deployments, "minimal", DEADLINE, "reverted", is_reverted)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_can_be_added_to_and_removed_from_a_running_server() {
+    let operator = Operator::start("storage").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let updated = |cr: &Distribution| has_condition(cr, "DeploymentUpdated", "True");
+    let deployments = operator.api::<Deployment>();
+
+    let with_storage = json!({"spec": {"workload": {"storage": {"size": "1Gi"}}}});
+    operator.edit("minimal", with_storage).await;
+    operator.wait_for("minimal", "updated", updated).await;
+    let spec = deployments.get("minimal").await.unwrap().spec.unwrap();
+    let strategy = spec.strategy.unwrap();
+    assert_eq!(strategy.type_.as_deref(), Some("Recreate"));
+    assert_eq!(strategy.rolling_update, None);
+    let volume = spec.template.spec.unwrap().volumes.unwrap().remove(0);
+    let claim = volume.persistent_volume_claim.unwrap().claim_name;
+    operator
+        .api::<PersistentVolumeClaim>()
+        .get(&claim)
+        .await
+        .unwrap();
+
+    let without_storage = json!({"spec": {"workload": {"storage": null}}});
+    operator.edit("minimal", without_storage).await;
+    operator.wait_until_ready("minimal").await;
+    let spec = deployments.get("minimal").await.unwrap().spec.unwrap();
+    let strategy = spec.strategy.unwrap();
+    assert_eq!(strategy.type_.as_deref(), Some("RollingUpdate"));
+    let volume = spec.template.spec.unwrap().volumes.unwrap().remove(0);
+    assert!(volume.empty_dir.is_some() && volume.persistent_volume_claim.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_a_resource_deletes_its_objects() {
+    let operator = Operator::start("deleted").await;
+    operator.create(&minimal()).await;
+    let cr = operator.wait_until_ready("minimal").await;
+    operator
+        .api::<Distribution>()
+        .delete("minimal", &DeleteParams::background())
+        .await
+        .unwrap();
+
+    operator.wait_until_deleted::<Deployment>("minimal").await;
+    operator
+        .wait_until_deleted::<Service>("minimal-service")
+        .await;
+    operator
+        .wait_until_deleted::<ServiceAccount>("minimal-sa")
+        .await;
+    operator
+        .wait_until_deleted::<ConfigMap>(&config_map(&cr))
+        .await;
+    let remaining = operator
+        .api::<Distribution>()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    assert!(remaining.items.is_empty());
+}
