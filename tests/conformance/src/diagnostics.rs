@@ -62,7 +62,7 @@ pub(crate) fn name_fields_of_the_request(
     Check::new(
         "diagnostics-have-paths",
         "the field of a diagnostic must be a path in the request, or empty for the base configuration",
-        "build `field` from the `path` of the entry in the request that the diagnostic is about",
+        "build `field` from the `path` of the entry in the request, or start it with `spec.storage`, `spec.networking` or `spec.workload`",
         scope(&reported),
         problems,
     )
