@@ -5,7 +5,7 @@
 //! is a module of this folder. All steps before apply only read, and report runs whatever happened:
 //! a problem may stop a resource from changing, but it never changes what is running.
 //!
-//! Imports `active_plugins`, `servers`, `settings`, `process`, `images` and `cache`.
+//! Imports only `servers`, `settings`, `active_plugins`, `images`, `process` and `cache`.
 
 pub(crate) mod apply;
 mod context;

@@ -29,7 +29,7 @@ const CERTIFICATES: [&str; 2] = ["ca.crt", "tls.crt"];
 /// How servers are polled.
 #[derive(Debug, Clone)]
 pub struct Polling {
-    /// Time between two poller of one server.
+    /// Time between two polls of one server.
     pub interval: Duration,
     /// Connects to this address instead of the addresses of the Services, for an operator outside
     /// the cluster's network.
