@@ -47,7 +47,7 @@ async fn doctor_passes_on_a_healthy_installation_and_names_what_is_broken() {
     assert!(
         unprivileged
             .stderr
-            .contains("may not create resources here"),
+            .contains("doctor needs the permission to create"),
         "{}",
         unprivileged.stderr
     );

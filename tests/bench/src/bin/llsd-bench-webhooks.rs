@@ -169,7 +169,7 @@ impl Webhooks {
         ensure!(response["allowed"] == true, "{review_response}");
         let warnings = response["warnings"].as_array().into_iter().flatten();
         let texts = warnings.filter_map(Value::as_str);
-        let reported = texts.filter(|text| text.contains(" yet; create it"));
+        let reported = texts.filter(|text| text.contains("; create it or correct the name"));
         ensure!(reported.count() == missing, "{review_response}");
         Ok(elapsed)
     }
