@@ -63,6 +63,12 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
     } = networking;
     let path = FieldPath::spec().field("networking");
     let tls = tls.as_ref();
+    if let Some(bundle) = tls.and_then(|tls| tls.ca_bundle.as_ref()) {
+        check_ca_bundle(bundle, &path.at(&["tls", "caBundle"]), diagnostics);
+    }
+    if let Some(allowed) = allowed_from {
+        check_allowed_from(allowed, &path.field("allowedFrom"), diagnostics);
+    }
     CheckedNetworking {
         requested_port: port.and_then(|port| u16::try_from(port).ok()),
         tls_secret: tls.and_then(|tls| check_tls(tls, &path.field("tls"), diagnostics)),
@@ -73,74 +79,66 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
         allowed_from: allowed_from.clone(),
         mentions_access: expose.is_some() || allowed_from.is_some(),
     }
-    .check_names(&path, diagnostics)
 }
 
-impl CheckedNetworking {
-    fn check_names(self, path: &FieldPath, diagnostics: &mut Collector) -> Self {
-        if let Some(CaBundle {
-            config_map_name,
-            config_map_namespace,
-            config_map_keys,
-        }) = &self.ca_bundle
-        {
-            let path = path.at(&["tls", "caBundle"]);
-            let fix = "use the name of a ConfigMap";
-            untyped::check_string(
-                config_map_name,
-                &path.field("configMapName"),
-                names::subdomain(config_map_name),
-                fix,
-                diagnostics,
-            );
-            check_namespace(
-                config_map_namespace.as_deref(),
-                &path.field("configMapNamespace"),
-                diagnostics,
-            );
-            for (position, key) in config_map_keys.iter().flatten().enumerate() {
-                let path = path.field("configMapKeys").index(position);
-                untyped::check_string(
-                    key,
-                    &path,
-                    names::data_key(key),
-                    "use a key of the ConfigMap",
-                    diagnostics,
-                );
-            }
+fn check_ca_bundle(bundle: &CaBundle, path: &FieldPath, diagnostics: &mut Collector) {
+    let CaBundle {
+        config_map_name,
+        config_map_namespace,
+        config_map_keys,
+    } = bundle;
+    untyped::check_string(
+        config_map_name,
+        &path.field("configMapName"),
+        names::subdomain(config_map_name),
+        "use the name of a ConfigMap",
+        diagnostics,
+    );
+    check_namespace(
+        config_map_namespace.as_deref(),
+        &path.field("configMapNamespace"),
+        diagnostics,
+    );
+    for (position, key) in config_map_keys.iter().flatten().enumerate() {
+        untyped::check_string(
+            key,
+            &path.field("configMapKeys").index(position),
+            names::data_key(key),
+            "use a key of the ConfigMap",
+            diagnostics,
+        );
+    }
+}
+
+fn check_allowed_from(allowed: &AllowedFrom, path: &FieldPath, diagnostics: &mut Collector) {
+    let AllowedFrom { namespaces, labels } = allowed;
+    for (position, name) in namespaces
+        .iter()
+        .flatten()
+        .enumerate()
+        .filter(|(_, name)| *name != "*")
+    {
+        let fix = "use the name of a namespace, or \"*\" for all namespaces";
+        let field = path.field("namespaces").index(position);
+        untyped::check_string(name, &field, names::label_value(name), fix, diagnostics);
+        // Earlier versions accept a label value that is not a namespace name; it matches no namespace.
+        if names::label_value(name).is_ok() && names::label(name).is_err() {
+            let problem = format!("{name:?} is not a valid namespace name, so it matches none");
+            diagnostics.warning(&field, problem, fix);
         }
-        let none = AllowedFrom::default();
-        let AllowedFrom { namespaces, labels } = self.allowed_from.as_ref().unwrap_or(&none);
-        let path = path.field("allowedFrom");
-        for (position, name) in namespaces
-            .iter()
-            .flatten()
-            .enumerate()
-            .filter(|(_, name)| *name != "*")
-        {
-            let fix = "use the name of a namespace, or \"*\" for all namespaces";
-            let field = path.field("namespaces").index(position);
-            untyped::check_string(name, &field, names::label_value(name), fix, diagnostics);
-            // A label value that is not a namespace name was always accepted; it matches no namespace.
-            if names::label_value(name).is_ok() && names::label(name).is_err() {
-                let problem = format!("{name:?} is not a valid namespace name, so it matches none");
-                diagnostics.warning(&field, problem, fix);
-            }
-        }
-        for (position, key) in labels.iter().flatten().enumerate() {
-            let fix = match key.split_once('=') {
-                Some((key, _)) => format!("use only the key: {key}"),
-                None => "use a label key such as team or example.com/team".to_owned(),
-            };
-            untyped::check_string(
-                key,
-                &path.field("labels").index(position),
-                names::label_key(key),
-                &fix,
-                diagnostics,
-            );
-        }
-        self
+    }
+    for (position, key) in labels.iter().flatten().enumerate() {
+        let fix = match key.split_once('=') {
+            Some((key, _)) => format!("use only the key: {key}"),
+            None => "use a label key such as team or example.com/team".to_owned(),
+        };
+        untyped::check_string(
+            key,
+            &path.field("labels").index(position),
+            names::label_key(key),
+            &fix,
+            diagnostics,
+        );
     }
 }
 

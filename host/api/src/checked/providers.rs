@@ -204,7 +204,7 @@ fn check_entry(
                 "{} already sets {name:?}",
                 entry.field("settings").field(name)
             );
-            diagnostics.error(&path, problem, "keep one of the two");
+            diagnostics.error(&path, problem, "remove one of the two");
         } else {
             refer(&format!("secretRefs.{name}"), value, path, diagnostics);
         }

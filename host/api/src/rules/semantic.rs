@@ -178,7 +178,7 @@ pub(super) const RULES: &[Rule] = &[
         "settings-or-secret",
         (
             "is set in both settings and secretRefs",
-            "keep one of the two",
+            "remove one of the two",
         ),
         &[example(
             "{distribution: {name: starter}, providers: {vectorIo: {provider: pgvector, settings: {password: a}, secretRefs: {password: {name: s, key: k}}}}}",
