@@ -1,8 +1,8 @@
-//! Where a guest's memory comes from: a heap that only grows.
+//! A bump allocator: a heap that only grows.
 //!
-//! A guest lives for one call and its memory ends with it, so that finding freed memory again costs
-//! more than it saves. Only the newest block can shrink, grow in place or be given back, which is what
-//! a text that is being written needs. See decision 9.
+//! An instance lives for one call and its memory ends with it, so reusing freed memory costs more than
+//! it saves. Only the newest block can shrink, grow in place or be freed, which is what a growing
+//! string needs. See decision 9.
 
 #![allow(unsafe_code, reason = "an allocator hands out addresses")]
 
@@ -11,17 +11,17 @@ use std::arch::wasm32::{memory_grow, memory_size};
 use std::cell::Cell;
 use std::ptr;
 
-/// What WebAssembly counts memory in.
+/// Size of a WebAssembly page.
 const PAGE: usize = 64 << 10;
-/// How much is asked for at a time.
+/// Pages to grow by at a time.
 const STEP: usize = 12;
 
 unsafe extern "C" {
-    /// Where the memory begins that the linker gave to nobody.
+    /// Start of the memory that the linker did not use.
     static __heap_base: u8;
 }
 
-/// Memory between two addresses, of which the part up to `next` is taken.
+/// The heap: allocated up to `next`, available up to `end`.
 pub(crate) struct Arena {
     next: Cell<usize>,
     end: Cell<usize>,
@@ -38,7 +38,7 @@ impl Arena {
         }
     }
 
-    /// Takes `size` bytes from `start` on, which is not below `next` unless the newest block grows.
+    /// Allocates `size` bytes at `start`, which is not below `next` unless the newest block grows.
     fn take(&self, start: usize, size: usize) -> Option<usize> {
         let end = start.checked_add(size)?;
         if end > self.end.get() {
@@ -48,12 +48,12 @@ impl Arena {
         Some(start)
     }
 
-    /// Asks for memory up to an address at least.
+    /// Grows the memory to include an address.
     #[cold]
     fn reach(&self, address: usize) -> Option<()> {
         let had = memory_size(0);
         let missing = address.div_ceil(PAGE).checked_sub(had)?;
-        // The whole step may be more than the host grants.
+        // The host may not grant the whole step.
         let granted = [missing.max(STEP), missing]
             .into_iter()
             .find(|pages| memory_grow(0, *pages) != usize::MAX)?;
@@ -66,8 +66,8 @@ impl Arena {
     }
 }
 
-// SAFETY: blocks lie behind what the linker placed and before the end of what the module has, do not
-// overlap, because `next` moves past each, and are aligned. Nobody else grows the memory.
+// SAFETY: blocks are between the linker's data and the end of the memory, are aligned, and do not
+// overlap, because `next` moves past each. No other code grows the memory.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.end.get() == 0 {

@@ -1,4 +1,4 @@
-//! The component's exports, generated from the WIT; [`export!`](crate::export) fills them in.
+//! The component's exports, generated from the WIT; [`export!`](crate::export) implements them.
 //!
 //! A component serves one world, so a plugin enables one of the features `schema-adapter` and
 //! `provider-pack`. Only a WebAssembly build has them: natively the same adapter is a plain Rust type, and
@@ -46,7 +46,7 @@ macro_rules! conversions {
             }
         }
 
-        /// An answer in the words of the contract.
+        /// Converts an answer to the types of the contract.
         pub fn to_wire(answer: Answer<Text>) -> Result<wire::Outcome, Vec<wire::Diagnostic>> {
             let list = |all: Vec<Diagnostic>| all.into_iter().map(Into::into).collect();
             match answer {

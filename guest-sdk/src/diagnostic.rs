@@ -1,16 +1,16 @@
-//! What a plugin tells the author of a resource.
+//! Errors and warnings that a plugin returns.
 //!
-//! A diagnostic says where (a field path of the user's resource), what is wrong and how to mend it.
-//! An empty path addresses whoever made the base configuration.
+//! A diagnostic holds a field path of the user's resource, the problem and the fix. An empty path means
+//! the base configuration.
 
 use std::fmt;
 
-/// One thing to tell whoever wrote the resource or made the base.
+/// One error or warning about the resource or the base configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// Field path in the user's resource; empty: the base.
     pub field: String,
-    /// Whether the answer stands.
+    /// Error or warning.
     pub severity: Severity,
     /// Stable and for machines.
     pub code: String,
@@ -20,17 +20,17 @@ pub struct Diagnostic {
     pub fix: String,
 }
 
-/// Whether an answer stands in spite of a diagnostic.
+/// How severe a diagnostic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// There is no answer until this is mended.
+    /// There is no output until this is fixed.
     Error,
-    /// The answer stands.
+    /// There is an output.
     Warning,
 }
 
 impl Diagnostic {
-    /// A problem that stops the answer.
+    /// Creates an error: a problem that prevents an output.
     pub fn error(
         code: &str,
         field: impl Into<String>,
@@ -46,7 +46,7 @@ impl Diagnostic {
         }
     }
 
-    /// A remark that does not.
+    /// Creates a warning: a problem that does not prevent an output.
     pub fn warning(
         code: &str,
         field: impl Into<String>,
@@ -71,7 +71,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Collects diagnostics while an answer is made, so that all of them come at once.
+/// Collects diagnostics, so that all of them are returned at once.
 #[derive(Debug, Default)]
 pub struct Diagnostics(Vec<Diagnostic>);
 
@@ -81,7 +81,7 @@ impl Diagnostics {
         self.0.push(diagnostic);
     }
 
-    /// Adds a problem that stops the answer.
+    /// Adds an error.
     pub fn error(
         &mut self,
         code: &str,
@@ -92,7 +92,7 @@ impl Diagnostics {
         self.push(Diagnostic::error(code, field, problem, fix));
     }
 
-    /// Adds a remark.
+    /// Adds a warning.
     pub fn warning(
         &mut self,
         code: &str,
@@ -103,10 +103,10 @@ impl Diagnostics {
         self.push(Diagnostic::warning(code, field, problem, fix));
     }
 
-    /// The answer with its warnings when nothing stops it; otherwise everything collected. Both
-    /// sorted by field.
+    /// The output with its warnings if there is no error; otherwise all diagnostics. Both are sorted by
+    /// field.
     pub fn finish<T>(self, answer: T) -> Answer<T> {
-        // A few at most; sorting by insertion spares a component the code of a general sort.
+        // There are only a few, and insertion needs less code in a component than a general sort.
         let mut all: Vec<Diagnostic> = Vec::with_capacity(self.0.len());
         for diagnostic in self.0 {
             if let Err(place) = all.binary_search(&diagnostic) {
@@ -124,14 +124,14 @@ impl Diagnostics {
     }
 }
 
-/// What succeeded, and what its author should still look at.
+/// An output and its warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome<T> {
     /// The answer.
     pub output: T,
-    /// Remarks, sorted by field.
+    /// Warnings, sorted by field.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// An outcome, or every reason why there is none.
+/// An outcome, or every error that prevents one.
 pub type Answer<T> = Result<Outcome<T>, Vec<Diagnostic>>;

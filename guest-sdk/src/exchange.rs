@@ -1,7 +1,7 @@
-//! Documents across the boundary: typed values to canonical JSON text and back.
+//! Converts typed values to canonical JSON documents and back.
 //!
-//! The functions here are what the component exports, at the level of documents. The wasm bindings
-//! and the native harness both call them, so that `cargo test` runs exactly what the sandbox runs.
+//! These functions are the component's exports, at the level of documents. The WebAssembly bindings and
+//! the native test harness both call them, so that `cargo test` runs what the sandbox runs.
 
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ pub fn read<T: Document>(text: &Text) -> Result<T, Diagnostic> {
             "unknown-shape",
             "",
             format!(
-                "a document of shape {:?} arrived where {:?} is understood",
+                "a document of shape {:?} was received where {:?} was expected",
                 text.shape,
                 T::SHAPE
             ),
@@ -69,7 +69,7 @@ pub fn describe<A: ProviderPack>() -> Text {
     write::<Description>(&A::describe())
 }
 
-/// `detection.detect`. What cannot be read is nobody's.
+/// `detection.detect`. Documents that cannot be read are not detected.
 pub fn detect<A: SchemaAdapter>(base: &Text, hints: &Text) -> Detection {
     let (Ok(base), Ok(hints)) = (read::<Base>(base), read::<Hints>(hints)) else {
         return Detection::None;
@@ -79,7 +79,7 @@ pub fn detect<A: SchemaAdapter>(base: &Text, hints: &Text) -> Detection {
     detection
 }
 
-/// `expansion.expand`. References whose variables no server would substitute do not reach the plugin.
+/// `expansion.expand`. Rejects references whose variable names the server does not substitute.
 pub fn expand<A: ProviderPack>(request: &Text) -> Answer<Text> {
     answer::<ExpansionRequest, Expansion>(request, |request: ExpansionRequest| {
         let is_variable = |name: &str| {
@@ -94,7 +94,7 @@ pub fn expand<A: ProviderPack>(request: &Text) -> Answer<Text> {
             .iter()
             .filter(|(_, variable)| !is_variable(variable))
             .map(|(field, variable)| {
-                let problem = format!("{variable:?} is no name for a variable");
+                let problem = format!("{variable:?} is not a valid variable name");
                 Diagnostic::error(
                     "malformed-reference",
                     format!("{}.{field}", request.path),
@@ -130,7 +130,7 @@ fn answer<Q: Document, R: Document>(
     })
 }
 
-/// Drops a value where that is of use: the memory of a guest ends with the call.
+/// Drops a value natively, and leaks it in a component, whose memory ends with the call.
 fn abandon<T>(value: T) {
     if cfg!(target_family = "wasm") {
         std::mem::forget(value);

@@ -1,6 +1,6 @@
-//! The one macro: names the type that fills in the component's exports.
+//! The macro that exports a plugin.
 
-/// Makes a type that implements the trait of a world the component's exports.
+/// Exports a type that implements the trait of a world from the component.
 ///
 /// `export!(MyAdapter as schema-adapter)` needs [`SchemaAdapter`](crate::SchemaAdapter),
 /// `export!(MyPack as provider-pack)` needs [`ProviderPack`](crate::ProviderPack). On other targets

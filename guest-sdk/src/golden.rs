@@ -1,9 +1,9 @@
-//! Golden fixtures: calls whose answers are recorded beside them.
+//! Golden fixtures: calls and their recorded outputs.
 //!
 //! A folder of cases, each with `request.json` (`{"call": "expand", "request": {…}}`, where the call is
 //! `describe`, `detect`, `expand` or `assemble`) and `answer.json`, in the form that `llsd plugin run` prints. The
 //! conformance suite replays the same folder in the sandbox. With `LLSD_GOLDEN=rewrite` in the
-//! environment, the answers are written anew: read the difference before you commit it.
+//! environment, the answers are rewritten: review the diff before you commit it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use crate::diagnostic::{Answer, Diagnostic, Outcome, Severity};
 use crate::documents::{AssemblyRequest, Base, ExpansionRequest, Hints};
 use crate::exchange::{self, Text};
 
-/// Why fixtures were not answered as recorded.
+/// Why a fixture failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GoldenError {
-    /// A file cannot be read, written, or holds no JSON.
+    /// A file cannot be read, written, or is not JSON.
     File(PathBuf, String),
     /// The request names a call that the plugin does not have.
     UnknownCall(PathBuf, String),
-    /// The answer is another one: the case, what was recorded, what was given.
+    /// The output differs: the case, the recorded output, the actual output.
     Differs(PathBuf, Box<Value>, Box<Value>),
 }
 
-/// Replays the fixtures of a schema adapter; every error of all of them.
+/// Replays the fixtures of a schema adapter. Returns all errors.
 pub fn replay_adapter<A: SchemaAdapter>(folder: &Path) -> Result<usize, Vec<GoldenError>> {
     replay(folder, |call, request| match call {
         "detect" => {
@@ -44,7 +44,7 @@ pub fn replay_adapter<A: SchemaAdapter>(folder: &Path) -> Result<usize, Vec<Gold
     })
 }
 
-/// Replays the fixtures of a provider pack; every error of all of them.
+/// Replays the fixtures of a provider pack. Returns all errors.
 pub fn replay_pack<P: ProviderPack>(folder: &Path) -> Result<usize, Vec<GoldenError>> {
     replay(folder, pack_answer::<P>)
 }

@@ -1,12 +1,12 @@
-//! What the author of a LlamaStack schema adapter imports.
+//! The SDK for LlamaStack schema adapters and provider packs.
 //!
 //! A plugin turns a `LlamaStackDistribution` resource into the configuration of one server
-//! release. Implement [`SchemaAdapter`] (or [`ProviderPack`]) on a type, name it in [`export!`], and
+//! release. Implement [`SchemaAdapter`] (or [`ProviderPack`]) on a type, export it with [`export!`], and
 //! build the crate with `llsd plugin build`. The same crate runs natively under `cargo test`, where
-//! [`exchange`] is the boundary that the sandbox would be.
+//! [`exchange`] takes the place of the sandbox.
 //!
-//! A plugin sees its arguments and nothing else, and fails by returning [`Diagnostic`]s: a panic is
-//! a trap, is counted as a bug of the plugin, and its message is lost.
+//! A plugin sees only its arguments, and fails by returning [`Diagnostic`]s. A panic is a trap: it
+//! counts as a bug of the plugin, and its message is lost.
 
 mod adapter;
 #[cfg(all(target_family = "wasm", feature = "low-fuel"))]

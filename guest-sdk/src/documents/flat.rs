@@ -1,13 +1,13 @@
-//! Reading the two kinds of storage.
+//! Deserializes the two kinds of storage.
 //!
-//! The shape is the one that serde derives for a tagged enum. Reading it through a flat struct
-//! spares the buffer that a derived reader brings, and every component some thirty kilobytes.
+//! The format is the one that serde derives for a tagged enum. A derived implementation buffers the
+//! value, which adds thirty kilobytes to a component. A flat struct does not.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 use super::{KvStorage, SqlStorage, TextOrReference};
 
-/// Everything that key-value storage can say.
+/// All keys of key-value storage.
 #[derive(serde::Deserialize)]
 struct Kv {
     #[serde(rename = "type")]
@@ -16,7 +16,7 @@ struct Kv {
     password: Option<String>,
 }
 
-/// Everything that relational storage can say.
+/// All keys of relational storage.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sql {

@@ -1,4 +1,4 @@
-//! Names of APIs, in the user's spelling and in the release's.
+//! Names of APIs, as users spell them and as releases spell them.
 
 /// Whether two spellings name the same API: `vectorIo`, `vector_io`, `VectorIO`.
 pub(crate) fn same(a: &str, b: &str) -> bool {

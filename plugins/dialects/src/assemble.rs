@@ -1,9 +1,9 @@
-//! The base, the expanded providers and the rest of the resource to the complete file.
+//! `assemble`: builds the complete file from the base, the expanded providers and the resource.
 //!
-//! The base is taken apart once ([`base::Stack`]), each part of the resource is put over it, and
-//! what is left is checked as a whole: defaults that would dangle, APIs that something needs. A
-//! problem that the resource causes is an error at its path; one that the base has by itself is a
-//! warning with an empty path. What nobody here understands stays as it is.
+//! The base is parsed once ([`base::Stack`]). Each part of the resource is applied to it, then the
+//! whole is checked for dangling defaults and missing APIs. A problem that the resource causes is an
+//! error at its path. A problem of the base itself is a warning with an empty path. Unknown keys are
+//! kept.
 
 mod base;
 mod defaults;
@@ -12,8 +12,8 @@ mod entry;
 mod external;
 mod models;
 mod needs;
+mod provider_list;
 mod providers;
-mod roster;
 mod server;
 mod shields;
 mod state;

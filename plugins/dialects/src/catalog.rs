@@ -1,7 +1,7 @@
-//! The provider catalogue: which keys a provider type takes in a release.
+//! The provider catalogue: the keys that each provider type reads in a release.
 //!
 //! In: the text of a slice (columns and marks are explained in `catalog/extract.py`). Out: one line
-//! of it, taken apart only as far as somebody asks.
+//! of it; its columns are parsed on demand.
 
 pub(crate) mod slice;
 
@@ -11,16 +11,16 @@ use crate::layout::{Dialect, Kind};
 use crate::{apis, names};
 use llsd_adapter_sdk::Release;
 
-/// The catalogue of a dialect for a release, or for any release of it.
+/// The catalogue of a dialect, for one release or for all of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Catalog {
-    /// The slices to look into, oldest first; the last one is gone by.
+    /// The slices to search, oldest first. The last one takes precedence.
     slices: &'static [Slice],
 }
 
 impl Catalog {
-    /// The slice of a known release; otherwise the newest, backed by the older ones, so that a
-    /// provider that some release of the dialect has is never called unknown.
+    /// The slice of a known release. If the release is unknown, all slices of the dialect, so that a
+    /// provider of any of its releases is found.
     pub(crate) fn of(dialect: &'static Dialect, release: Option<Release>) -> Self {
         let all = dialect.slices;
         let Some(release) = release else {
@@ -39,7 +39,7 @@ impl Catalog {
             .find_map(|slice| slice.find(api, provider_type))
     }
 
-    /// Whether every release that may be running has this type.
+    /// Whether all slices have this type.
     pub(crate) fn is_everywhere(&self, api: &str, provider_type: &str) -> bool {
         self.newest_first()
             .all(|slice| slice.find(api, provider_type).is_some())
@@ -58,7 +58,7 @@ impl Catalog {
         all
     }
 
-    /// The API of this name, in the release's spelling, also under its other name.
+    /// Finds an API by its name in any spelling, or by its name in other releases.
     pub(crate) fn api(&self, name: &str) -> Option<&'static str> {
         let exact = |name: &str| {
             self.newest_first()
@@ -77,7 +77,7 @@ impl Catalog {
         all
     }
 
-    /// The fix for a provider name that the release does not know.
+    /// The `fix` text for an unknown provider name.
     pub(crate) fn choose(&self, api: &str, name: &str) -> String {
         let types = self.types(api);
         names::choose(name, types.iter().map(|provider| provider.name()))
@@ -94,46 +94,46 @@ pub(crate) struct Provider {
     /// `remote::vllm`.
     pub(crate) provider_type: &'static str,
     endpoint: &'static str,
-    /// The key that takes the credential.
+    /// The key that holds the credential.
     pub(crate) credential: Option<&'static str>,
     needs: &'static str,
-    /// The tool group that it registers by itself.
+    /// The tool group that it registers.
     pub(crate) toolgroup: Option<&'static str>,
     fields: &'static str,
 }
 
-/// Where an endpoint goes.
+/// The key of a provider's endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// The key that takes it.
+    /// The key.
     pub(crate) key: &'static str,
-    /// What the key takes.
+    /// The format of its value.
     pub(crate) kind: EndpointKind,
-    /// What the provider expects of the path.
+    /// What the path of the URL must be.
     pub(crate) path: EndpointPath,
 }
 
-/// What an endpoint key takes.
+/// The format of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndpointKind {
-    /// A URL with a scheme, which the server enforces.
+    /// A URL with a scheme, which the server validates.
     Http,
-    /// An address that the server does not look at.
+    /// An address that the server does not validate.
     Url,
     /// A host name alone.
     Host,
-    /// A driver's own connection text.
+    /// A connection string of a database driver.
     Dsn,
 }
 
-/// What a provider expects of an endpoint's path.
+/// What the path of an endpoint must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndpointPath {
-    /// It talks below `/v1` and does not add it.
+    /// `/v1`, which the provider does not append.
     V1,
-    /// It adds `/v1` itself.
+    /// Without `/v1`, which the provider appends.
     Bare,
-    /// Nothing known.
+    /// Unknown.
     Any,
 }
 
@@ -142,20 +142,20 @@ pub(crate) enum EndpointPath {
 pub(crate) struct Field {
     /// The key.
     pub(crate) name: &'static str,
-    /// Must be there.
+    /// Whether it is required.
     pub(crate) is_required: bool,
-    /// Must be there, but may be null.
+    /// Whether it may be null although it is required.
     pub(crate) is_nullable: bool,
-    /// On its way out.
+    /// Whether it is deprecated.
     pub(crate) is_deprecated: bool,
-    /// What the generator puts there when nobody else does.
+    /// The default value that the adapter generates.
     pub(crate) filling: Filling,
 }
 
-/// What the generator puts into a key.
+/// A default value that the adapter generates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filling {
-    /// Nothing: it is the user's.
+    /// None: only the user sets it.
     Nothing,
     /// A store.
     Store(Kind),
@@ -167,10 +167,10 @@ pub(crate) enum Filling {
     Folder,
 }
 
-/// What a provider does with keys that it does not know.
+/// How a provider treats unknown keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// Drops them silently.
+    /// Ignores them silently.
     Dropped,
     /// Keeps them.
     Kept,
@@ -193,14 +193,14 @@ impl Provider {
         })
     }
 
-    /// What users write: the type without `remote::` or `inline::`.
+    /// The short name: the type without `remote::` or `inline::`.
     pub(crate) fn name(&self) -> &'static str {
         self.provider_type
             .split_once("::")
             .map_or(self.provider_type, |(_, name)| name)
     }
 
-    /// Where the endpoint goes, if anywhere.
+    /// The endpoint's key, if there is one.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let mut words = self.endpoint.split(':');
         let key = words.next().filter(|key| *key != "-")?;
@@ -218,7 +218,7 @@ impl Provider {
         Some(Endpoint { key, kind, path })
     }
 
-    /// The APIs that must be served for it to start.
+    /// The APIs that it requires.
     pub(crate) fn needs(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.needs.split(',').filter(|api| *api != "-")
     }
@@ -236,7 +236,7 @@ impl Provider {
         self.fields().find(|field| field.name == name)
     }
 
-    /// What it does with other keys.
+    /// How it treats unknown keys.
     pub(crate) fn unknown(&self) -> Unknown {
         match self.fields.rsplit(',').next() {
             Some("*") => Unknown::Kept,

@@ -1,4 +1,4 @@
-//! What an adapter says about itself.
+//! `describe`: the schemas, APIs and provider types of an adapter.
 
 use std::collections::BTreeMap;
 

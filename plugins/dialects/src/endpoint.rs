@@ -1,26 +1,26 @@
-//! Addresses as users write them, taken apart.
+//! Parses the addresses that users write.
 
 use std::fmt::Write as _;
 
-/// `scheme://host:port/path`, where only the host must be there.
+/// `scheme://host:port/path`, of which only the host is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address<'t> {
-    /// In front of `://`.
+    /// The part before `://`.
     pub(crate) scheme: Option<&'t str>,
-    /// Whether a user name or password stands in front of the host.
+    /// Whether it contains a user name or a password.
     pub(crate) has_userinfo: bool,
     /// Host name or address; an IPv6 address without its brackets.
     pub(crate) host: &'t str,
     /// Port number.
     pub(crate) port: Option<u16>,
-    /// All that follows, with its slash.
+    /// The path with its slash, and everything after it.
     pub(crate) path: &'t str,
 }
 
-/// Takes an address apart, or says why it is none.
+/// Parses an address, or returns what is wrong with it.
 pub(crate) fn parse(text: &str) -> Result<Address<'_>, &'static str> {
     if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("it holds white space");
+        return Err("it contains white space");
     }
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<Address<'_>, &'static str> {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     }) {
-        return Err("what stands in front of :// is no scheme");
+        return Err("the part before :// is not a valid scheme");
     }
     let (authority, path) = rest
         .find(['/', '?', '#'])
@@ -53,7 +53,7 @@ pub(crate) fn parse(text: &str) -> Result<Address<'_>, &'static str> {
         },
     };
     if host.is_empty() {
-        return Err("it names no host");
+        return Err("it has no host");
     }
     let port = match port {
         None | Some("") => None,
@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str) -> Result<Address<'_>, &'static str> {
             port.parse()
                 .ok()
                 .filter(|port| *port != 0)
-                .ok_or("its port is no number from 1 to 65535")?,
+                .ok_or("its port must be a number from 1 to 65535")?,
         ),
     };
     Ok(Address {

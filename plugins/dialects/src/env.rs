@@ -7,14 +7,14 @@ use llsd_adapter_sdk::serde_json::Value;
 /// How a dialect writes defaults and conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// `${env.X:default}`, `${env.X+value}`; values stay text.
+    /// `${env.X:default}`, `${env.X+value}`; values stay strings.
     Plain,
-    /// `${env.X:=default}`, `${env.X:+value}`; values that look like numbers or booleans become such.
+    /// `${env.X:=default}`, `${env.X:+value}`; values that look like numbers or booleans are converted.
     Colon,
 }
 
 impl Syntax {
-    /// The variable, or `default` while it is unset.
+    /// An expression for the variable, or for `default` if it is unset.
     pub(crate) fn or(self, name: &str, default: impl fmt::Display) -> String {
         match self {
             Self::Plain => format!("${{env.{name}:{default}}}"),
@@ -23,7 +23,7 @@ impl Syntax {
     }
 }
 
-/// The variable, which must be set: right for secrets.
+/// An expression for a variable that must be set, as for secrets.
 pub(crate) fn reference(name: &str) -> String {
     format!("${{env.{name}}}")
 }
@@ -36,46 +36,46 @@ pub(crate) fn is_name(name: &str) -> bool {
             .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// One `${env.…}` in a text.
+/// One `${env.…}` in a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expression<'t> {
     /// Name of the variable.
     pub(crate) name: &'t str,
-    /// What it stands for.
+    /// Its form.
     pub(crate) form: Form<'t>,
-    /// Written in the newer syntax, in the older, or in what both share.
+    /// The syntax; `None` if both syntaxes share the form.
     pub(crate) syntax: Option<Syntax>,
 }
 
-/// What an expression stands for.
+/// The form of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form<'t> {
     /// The value.
     Value,
-    /// The value, or this while unset.
+    /// The value, or this default if it is unset.
     Or(&'t str),
-    /// This while the variable is set, else nothing.
+    /// This value if the variable is set, otherwise null.
     When(&'t str),
 }
 
-/// What an expression begins with.
+/// The start of an expression.
 const OPEN: &str = "${env.";
 
-/// What follows the beginnings of expressions in a text.
+/// The rest of the string after each `${env.`.
 ///
-/// Found by their first character: to search for a text takes more preparation than the short texts
-/// of a configuration are worth, and every text of it is asked.
+/// Searches for the first character only: a substring search has a set-up cost that does not pay off
+/// for the short strings of a configuration.
 fn beginnings(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices('$')
         .filter_map(|(place, _)| text.get(place..)?.strip_prefix(OPEN))
 }
 
-/// Whether a text has an expression, be it a broken one.
+/// Whether a string contains an expression, even a malformed one.
 pub(crate) fn is_in(text: &str) -> bool {
     beginnings(text).next().is_some()
 }
 
-/// Every expression of a text, in order; of one inside another only the inner one.
+/// Every expression of a string, in order. Of nested expressions only the inner one.
 pub(crate) fn expressions(text: &str) -> impl Iterator<Item = Expression<'_>> {
     beginnings(text)
         .filter_map(|rest| rest.split_once('}'))
@@ -83,7 +83,7 @@ pub(crate) fn expressions(text: &str) -> impl Iterator<Item = Expression<'_>> {
         .filter_map(|(inside, _)| parse(inside))
 }
 
-/// The expression that is all of a text.
+/// The expression, if a string consists of exactly one.
 pub(crate) fn whole(text: &str) -> Option<Expression<'_>> {
     let inside = text.strip_prefix(OPEN)?.strip_suffix('}')?;
     if inside.contains('}') {
@@ -110,19 +110,19 @@ fn parse(inside: &str) -> Option<Expression<'_>> {
     Some(Expression { name, form, syntax })
 }
 
-/// The id of a provider or of its reference in a resource.
+/// The value of a `provider_id`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Id<'v> {
-    /// This one.
+    /// A fixed id.
     Always(&'v str),
-    /// This one while a variable is set.
+    /// An id that applies only if a variable is set.
     When {
         /// The id.
         id: &'v str,
         /// The variable.
         variable: &'v str,
     },
-    /// Switched off, missing, or not to be told from the file.
+    /// Disabled, missing, or not known from the file.
     None,
 }
 
@@ -147,7 +147,7 @@ impl<'v> Id<'v> {
         }
     }
 
-    /// The id, whether or not it is always there.
+    /// The id, conditional or not.
     pub(crate) fn name(self) -> Option<&'v str> {
         match self {
             Self::Always(id) | Self::When { id, .. } => Some(id),
@@ -156,7 +156,7 @@ impl<'v> Id<'v> {
     }
 }
 
-/// Whether a value is nothing while its variable is unset.
+/// Whether a value is empty if its variable is unset.
 pub(crate) fn is_empty_by_default(value: &Value) -> bool {
     match value {
         Value::Null => true,

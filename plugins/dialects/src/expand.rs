@@ -1,8 +1,8 @@
-//! One provider entry of the resource to one provider entry of the server's file.
+//! `expand`: converts one provider entry of the resource to one provider entry of the server's file.
 //!
 //! In: what the user wrote, with a variable name for each secret reference. Out: the type and the
-//! keys that this release reads. What the whole file decides (stores, paths, keys that the base
-//! already sets) is the business of `assemble`.
+//! keys that this release reads. What depends on the whole file (stores, paths, keys that the base
+//! sets) is left to `assemble`.
 
 mod draft;
 
@@ -27,20 +27,20 @@ pub(crate) fn expand(dialect: &'static Dialect, request: ExpansionRequest) -> An
         capabilities: _,
     } = request;
     let catalog = Catalog::of(dialect, server_version.as_deref().and_then(Release::parse));
-    let mut notes = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
     let Some(api) = catalog.api(&api) else {
         return without_api(dialect, &catalog, &api, path, entry);
     };
-    let Some(provider_type) = choose_type(&catalog, api, &path, &entry, &mut notes) else {
-        return notes.finish(nothing(&entry));
+    let Some(provider_type) = choose_type(&catalog, api, &path, &entry, &mut diagnostics) else {
+        return diagnostics.finish(nothing(&entry));
     };
     let known = catalog.find(api, &provider_type);
     if known.is_some() && !catalog.is_everywhere(api, &provider_type) {
-        notes.warning(
+        diagnostics.warning(
             "version-dependent",
             format!("{path}.provider"),
             format!("not every release of {} has {provider_type:?}", dialect.id),
-            "use an image whose labels say its release, and make sure that this one has it",
+            "label the image with its release, and make sure that this release has the provider",
         );
     }
     let mut draft = Draft {
@@ -50,7 +50,7 @@ pub(crate) fn expand(dialect: &'static Dialect, request: ExpansionRequest) -> An
         known,
         config: Object::new(),
         wants: Vec::new(),
-        notes,
+        diagnostics,
     };
     draft.place(
         entry.endpoint.as_deref(),
@@ -61,10 +61,10 @@ pub(crate) fn expand(dialect: &'static Dialect, request: ExpansionRequest) -> An
     let Draft {
         config,
         wants,
-        notes,
+        diagnostics,
         ..
     } = draft;
-    notes.finish(Expansion {
+    diagnostics.finish(Expansion {
         id: entry.id,
         provider_type,
         config,
@@ -73,7 +73,7 @@ pub(crate) fn expand(dialect: &'static Dialect, request: ExpansionRequest) -> An
     })
 }
 
-/// An answer that only its errors matter of.
+/// An expansion of which only the errors matter.
 fn nothing(entry: &ProviderEntry) -> Expansion {
     Expansion {
         id: entry.id.clone(),
@@ -84,7 +84,7 @@ fn nothing(entry: &ProviderEntry) -> Expansion {
     }
 }
 
-/// The release has no such API; telemetry became something else.
+/// Reports that the release does not have an API. Telemetry has its own message.
 fn without_api(
     dialect: &Dialect,
     catalog: &Catalog,
@@ -92,15 +92,15 @@ fn without_api(
     path: String,
     entry: ProviderEntry,
 ) -> Answer<Expansion> {
-    let mut notes = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
     let mut answer = nothing(&entry);
     match dialect.telemetry {
         Telemetry::Switch if api == "telemetry" => {
             if !entry.settings.is_empty() || !entry.references.is_empty() || entry.host.is_some() {
-                notes.warning(
+                diagnostics.warning(
                     "unknown-setting",
                     format!("{path}.settings"),
-                    format!("{} only switches telemetry on and off; its settings are dropped", dialect.id),
+                    format!("{} can only switch telemetry on and off; its settings are ignored", dialect.id),
                     "set the OTEL_* variables under spec.workload.overrides.env instead",
                 );
             }
@@ -115,41 +115,41 @@ fn without_api(
             }
             answer.provider_type = "inline::meta-reference".to_owned();
         }
-        Telemetry::Variables if api == "telemetry" => notes.error(
+        Telemetry::Variables if api == "telemetry" => diagnostics.error(
             "no-such-api",
             path,
             format!("{} has no telemetry provider", dialect.id),
             "remove it, and set OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_* variables under spec.workload.overrides.env",
         ),
-        _ => notes.error(
+        _ => diagnostics.error(
             "no-such-api",
             path,
             format!("{} has no API {api:?}", dialect.id),
             names::choose(api, catalog.apis()),
         ),
     }
-    notes.finish(answer)
+    diagnostics.finish(answer)
 }
 
-/// The full type of a provider: as written, or looked up by its short name.
+/// The full type of a provider: as written, or found by its short name.
 fn choose_type(
     catalog: &Catalog,
     api: &str,
     path: &str,
     entry: &ProviderEntry,
-    notes: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) -> Option<String> {
     let field = format!("{path}.provider");
     let name = entry.provider.as_str();
     if name.starts_with("remote::") || name.starts_with("inline::") {
         if catalog.find(api, name).is_none() {
             let short = name.split_once("::").map_or(name, |(_, short)| short);
-            notes.warning(
+            diagnostics.warning(
                 "unknown-provider",
                 field,
                 format!("this release has no {api} provider of type {name:?}"),
                 format!(
-                    "keep it only if the image brings it; otherwise {}",
+                    "keep it only if the image contains it; otherwise {}",
                     catalog.choose(api, short)
                 ),
             );
@@ -171,25 +171,25 @@ fn choose_type(
             Some(remote)
         }
         (true, true) => {
-            notes.error(
+            diagnostics.error(
                 "ambiguous-provider",
                 field,
-                format!("{name:?} runs inside the server or elsewhere, and no endpoint says which"),
+                format!("{name:?} exists as an inline and as a remote provider, and without an endpoint it is ambiguous"),
                 format!("set endpoint for {remote}, or write {inline}"),
             );
             None
         }
         (false, false) if name.contains("::") => {
-            notes.warning(
+            diagnostics.warning(
                 "unknown-provider",
                 field,
                 format!("this release has no {api} provider of type {name:?}"),
-                "keep it only if the image brings it",
+                "keep it only if the image contains it",
             );
             Some(name.to_owned())
         }
         (false, false) => {
-            notes.error(
+            diagnostics.error(
                 "unknown-provider",
                 field,
                 format!("this release has no {api} provider called {name:?}"),

@@ -1,4 +1,4 @@
-//! How a range of releases lays its file out.
+//! The layout of the configuration file of a range of releases.
 
 use llsd_adapter_sdk::Release;
 
@@ -17,34 +17,34 @@ pub struct Dialect {
     pub(crate) from: Release,
     /// How variables are written.
     pub(crate) env: Syntax,
-    /// Whether `version` is the text `"2"` instead of the number.
+    /// Whether `version` must be the string `"2"` instead of the integer.
     pub(crate) text_version: bool,
-    /// Where state storage stands.
+    /// Where state storage is configured.
     pub(crate) state: State,
-    /// The object that holds models, shields and the like; none: the top level.
+    /// The object that holds models, shields and so on; `None` for the top level.
     pub(crate) resources: Option<&'static str>,
-    /// Whether tool groups are registered in the file, or follow from the providers.
+    /// Whether tool groups are registered in the file. If not, the server derives them from providers.
     pub(crate) tool_groups: bool,
-    /// What became of telemetry.
+    /// How telemetry is configured.
     pub(crate) telemetry: Telemetry,
-    /// Folders below which the server and its bases put files; the first is the server's own default.
+    /// Folders below which the server and its bases store files. The first is the server's default.
     pub(crate) homes: &'static [&'static str],
-    /// Variable that moves the server's own default.
+    /// Variable that overrides the server's default folder.
     pub(crate) home_variable: &'static str,
-    /// Variable from which the server's app factory takes the file.
+    /// Variable from which the server's app factory reads the path of the file.
     pub(crate) config_variable: &'static str,
-    /// Variable from which the server's start takes the port.
+    /// Variable from which the server's start command reads the port.
     pub(crate) port_variable: &'static str,
-    /// What replaces the image's entry point, where published images ignore the variables; the file
-    /// and `--port` follow.
+    /// Command that replaces the image's entry point if published images ignore the variables. The
+    /// path of the file and `--port` are appended.
     pub(crate) command: &'static [&'static str],
-    /// First release that takes `server.workers`.
+    /// First release that reads `server.workers`.
     pub(crate) workers_from: Option<Release>,
-    /// First release that refuses to serve without TLS unless told so.
+    /// First release that requires TLS unless `server.insecure` is set.
     pub(crate) insecure_from: Option<Release>,
-    /// First release whose SQL store takes a connection string.
+    /// First release whose SQL store accepts a connection string.
     pub(crate) connection_string_from: Option<Release>,
-    /// Whether the SQL password is pasted into an address as it is, so that it must be encoded.
+    /// Whether the server inserts the SQL password into a URL unencoded, so that it must be encoded.
     pub(crate) pastes_password: bool,
     /// Types of models that can be registered.
     pub(crate) model_types: &'static [&'static str],
@@ -70,7 +70,7 @@ impl Dialect {
     }
 }
 
-/// Where a dialect keeps its state settings.
+/// Where a dialect configures state storage.
 #[derive(Debug)]
 pub(crate) enum State {
     /// `metadata_store`, `inference_store`, and a whole store block inside each provider.
@@ -79,12 +79,12 @@ pub(crate) enum State {
     Backends(&'static [Store]),
 }
 
-/// One of the server's own stores.
+/// One of the server's stores.
 #[derive(Debug)]
 pub(crate) struct Store {
     /// Key under `storage.stores`.
     pub(crate) name: &'static str,
-    /// What it needs.
+    /// Kind of storage that it needs.
     pub(crate) kind: Kind,
     /// Its namespace or table.
     pub(crate) place: &'static str,
@@ -93,14 +93,14 @@ pub(crate) struct Store {
 /// Kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Keys and values.
+    /// Key-value storage.
     Kv,
-    /// Tables.
+    /// SQL tables.
     Sql,
 }
 
 impl Kind {
-    /// As in the names of backends and their types.
+    /// The prefix in the names of backends and their types.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Kv => "kv_",
@@ -108,7 +108,7 @@ impl Kind {
         }
     }
 
-    /// The name that the server's own defaults use.
+    /// The name of the backend in the server's defaults.
     pub(crate) const fn default_backend(self) -> &'static str {
         match self {
             Self::Kv => "kv_default",
@@ -116,7 +116,7 @@ impl Kind {
         }
     }
 
-    /// The key of a store reference that names its place.
+    /// The key of a store reference that holds its namespace or table.
     pub(crate) const fn place_key(self) -> &'static str {
         match self {
             Self::Kv => "namespace",
@@ -125,13 +125,13 @@ impl Kind {
     }
 }
 
-/// What became of telemetry.
+/// How telemetry is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Telemetry {
     /// An API with a provider.
     Provider,
     /// `telemetry.enabled` at the top level.
     Switch,
-    /// Only the variables of OpenTelemetry.
+    /// Only by the environment variables of OpenTelemetry.
     Variables,
 }

@@ -1,11 +1,11 @@
-//! How LlamaStack and OGX releases write their configuration: what our adapters share.
+//! The configuration formats of LlamaStack and OGX releases: the code and data that our adapters share.
 //!
-//! A [`Dialect`] says how a range of releases lays its file out (storage, resources, variables); the
-//! catalogue, one slice per release, says which keys each provider type takes. The code is the same
-//! for all: [`Adapter`] is a name and the dialects it serves, and answers the four questions of the
-//! contract.
+//! A [`Dialect`] describes the layout of the file for a range of releases: storage, resources,
+//! variables. The catalogue, one slice per release, lists the keys of each provider type. The code is
+//! the same for all dialects: an [`Adapter`] is a name and a list of dialects, and implements the four
+//! functions of the contract.
 //!
-//! Nothing here touches WebAssembly: a plugin crate names its dialects and exports them.
+//! Nothing here depends on WebAssembly: a plugin crate names its dialects and exports them.
 
 #![allow(
     long_running_const_eval,
@@ -36,9 +36,9 @@ pub use dialects::{
 };
 pub use layout::Dialect;
 
-/// Makes a type answer the contract's four questions as an [`Adapter`] does.
+/// Implements the contract's four functions for a type, with an [`Adapter`].
 #[macro_export]
-macro_rules! answer_as {
+macro_rules! implement_adapter {
     ($plugin:ident, $adapter:expr) => {
         const ADAPTER: $crate::Adapter = $adapter;
 
@@ -71,7 +71,7 @@ macro_rules! answer_as {
     };
 }
 
-/// A schema adapter: who it is, and the dialects it serves, the current one first.
+/// A schema adapter: its name and version, and the dialects it serves.
 #[derive(Debug)]
 pub struct Adapter {
     /// Short name, for example `llama-stack-0.7`.
@@ -83,17 +83,17 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// `describe`: everything that the dialects and their catalogues hold.
+    /// `describe`: the dialects with their APIs and provider types.
     pub fn describe(&self) -> Description {
         describe::describe(self)
     }
 
-    /// `detect`: by hints where there are some, by the shape of the base otherwise.
+    /// `detect`: by a hint if there is one, by the keys of the base otherwise.
     pub fn detect(&self, base: &Value, hints: &Hints) -> Detection {
         detect::detect(self.dialects, base, hints)
     }
 
-    /// `expand`: one provider entry in the words of the release.
+    /// `expand`: one provider entry, with the type and the keys that the release reads.
     pub fn expand(&self, request: ExpansionRequest) -> Answer<Expansion> {
         let dialect = self
             .dialect(&request.schema, &request.path)

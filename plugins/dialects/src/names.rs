@@ -1,6 +1,6 @@
-//! Suggesting what somebody meant.
+//! Suggestions for misspelt names, and other helpers for names.
 
-/// Longer than any name there is: comparing such a word would cost more than it helps.
+/// Longer than any valid name: longer words are not compared, because that is expensive.
 const LONGEST_WORD: usize = 64;
 
 /// The candidates nearest to a misspelt word, best first, at most three.
@@ -27,22 +27,22 @@ pub(crate) fn nearest<'c>(
     best.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Puts an item into its place in a sorted list, unless it is there.
+/// Inserts an item into a sorted list, unless the list contains it.
 ///
-/// The lists here are short, and every sorted collection of the standard library costs a component
-/// kilobytes per type.
+/// The lists are short, and a sorted collection of the standard library adds kilobytes of code to a
+/// component for each item type.
 pub(crate) fn insert_sorted<T: Ord>(list: &mut Vec<T>, item: T) {
     if let Err(place) = list.binary_search(&item) {
         list.insert(place, item);
     }
 }
 
-/// `did you mean …`, or the whole list when nothing is near.
+/// `did you mean …`, or the whole list if no candidate is similar.
 pub(crate) fn choose<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     let all: Vec<&str> = candidates.into_iter().collect();
     let near = nearest(word, all.iter().copied());
     if all.is_empty() {
-        "leave it out: there is none to choose".to_owned()
+        "remove it: there are no values to choose from".to_owned()
     } else if near.is_empty() {
         format!("use one of: {}", all.join(", "))
     } else {
@@ -54,7 +54,7 @@ pub(crate) fn choose<'c>(word: &str, candidates: impl IntoIterator<Item = &'c st
     }
 }
 
-/// Only letters, digits and `_`, in lower case: for table and file names.
+/// Converts a name to lower-case letters, digits and `_`, for tables and files.
 pub(crate) fn plain(name: &str) -> String {
     name.chars()
         .map(|c| {

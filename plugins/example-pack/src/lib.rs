@@ -2,8 +2,8 @@
 //!
 //! Acme sells an inference service. Its Python package `acme_llama_provider` is in the images of
 //! its customers, and this pack lets them write `provider: acme` instead of the type, the module
-//! and the keys that the package reads. A pack brings no assembly: the schema adapter of the
-//! distribution puts the answer into the file.
+//! and the keys that the package reads. A pack does not assemble: the schema adapter of the
+//! distribution adds the result to the file.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const SCHEMAS: [(&str, &str, &str, Option<&str>); 6] = [
     ("llama-stack/0.3", "llama-stack", "0.3.0", Some("0.4.0")),
 ];
 
-/// What `settings` may hold.
+/// The keys of `settings`.
 const SETTINGS: [&str; 2] = ["region", "timeout_seconds"];
 
 /// Expands `provider: acme`.
@@ -122,8 +122,8 @@ impl ProviderPack for Acme {
             None => notes.error(
                 "missing-setting",
                 format!("{path}.endpoint"),
-                format!("{NAME} does not start without an address"),
-                "set endpoint to the address of your Acme cluster",
+                format!("{NAME} does not start without an endpoint"),
+                "set endpoint to the URL of your Acme cluster",
             ),
         }
         let mut wants = Vec::new();
@@ -149,8 +149,8 @@ impl ProviderPack for Acme {
             notes.error(
                 "missing-setting",
                 format!("{path}.apiKey"),
-                format!("{NAME} does not start without a key"),
-                "set apiKey to a reference to a Secret",
+                format!("{NAME} does not start without an API key"),
+                "set apiKey to a Secret reference",
             );
         }
         notes.finish(Expansion {

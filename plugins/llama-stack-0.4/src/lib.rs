@@ -1,14 +1,14 @@
 //! The schema adapter for llama-stack 0.4, and 0.3.
 //!
-//! What it knows stands in `llsd-dialects`; here it becomes a component of its own.
+//! All code and data are in `llsd-dialects`; this crate exports them as a component.
 
-use llsd_dialects::{Adapter, LLAMA_STACK_0_3, LLAMA_STACK_0_4, answer_as};
+use llsd_dialects::{Adapter, LLAMA_STACK_0_3, LLAMA_STACK_0_4, implement_adapter};
 
 /// Serves llama-stack 0.4, and 0.3.
 #[derive(Debug)]
 pub struct Plugin;
 
-answer_as!(
+implement_adapter!(
     Plugin,
     Adapter {
         name: "llama-stack-0.4",

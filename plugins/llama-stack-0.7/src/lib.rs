@@ -1,14 +1,14 @@
 //! The schema adapter for llama-stack 0.7, and 0.5 to 0.6.
 //!
-//! What it knows stands in `llsd-dialects`; here it becomes a component of its own.
+//! All code and data are in `llsd-dialects`; this crate exports them as a component.
 
-use llsd_dialects::{Adapter, LLAMA_STACK_0_5, LLAMA_STACK_0_7, answer_as};
+use llsd_dialects::{Adapter, LLAMA_STACK_0_5, LLAMA_STACK_0_7, implement_adapter};
 
 /// Serves llama-stack 0.7, and 0.5 to 0.6.
 #[derive(Debug)]
 pub struct Plugin;
 
-answer_as!(
+implement_adapter!(
     Plugin,
     Adapter {
         name: "llama-stack-0.7",

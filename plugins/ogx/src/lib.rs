@@ -1,15 +1,15 @@
 //! The schema adapter for ogx 1.x, and 0.8.
 //!
-//! What it knows stands in `llsd-dialects`; here it becomes a component of its own.
-//! It is not built into the operator: it stands for what a third party publishes.
+//! All code and data are in `llsd-dialects`; this crate exports them as a component.
+//! It is not built into the operator: it is an example of what a third party publishes.
 
-use llsd_dialects::{Adapter, OGX_0_8, OGX_1_0, answer_as};
+use llsd_dialects::{Adapter, OGX_0_8, OGX_1_0, implement_adapter};
 
 /// Serves ogx 1.x, and 0.8.
 #[derive(Debug)]
 pub struct Plugin;
 
-answer_as!(
+implement_adapter!(
     Plugin,
     Adapter {
         name: "ogx",

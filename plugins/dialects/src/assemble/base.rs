@@ -1,4 +1,4 @@
-//! The base, taken apart for the length of one call.
+//! The base configuration, parsed for one call.
 
 use llsd_adapter_sdk::documents::{Assembly, Counts, ModelId, Object, Startup, Variable};
 use llsd_adapter_sdk::serde_json::{Value, json};
@@ -11,41 +11,42 @@ use crate::layout::{Dialect, Telemetry};
 use crate::names;
 use llsd_adapter_sdk::Release;
 
-const MEND: &str = "mend the base, or give another with spec.distribution.baseConfig";
+const FIX_BASE: &str =
+    "fix the base configuration, or provide another one with spec.distribution.baseConfig";
 
-/// A file in the making.
+/// The file while it is built.
 pub(super) struct Stack {
     pub(super) dialect: &'static Dialect,
     pub(super) release: Option<Release>,
     pub(super) catalog: Catalog,
     /// Everything but `apis` and `providers`.
     pub(super) top: Object,
-    /// The APIs served; none: the file does not choose, so all are.
+    /// The APIs served; `None` if the file has no list, which means all.
     pub(super) apis: Option<Vec<Value>>,
-    /// Providers per API: the APIs sorted, their providers in the order of the file.
+    /// Providers per API. APIs are sorted, providers are in the order of the file.
     pub(super) providers: Vec<(String, Vec<Entry>)>,
-    /// Parts of `providers` that are no lists.
-    pub(super) odd_providers: Object,
-    /// What the resource left out: the API, the provider unless all of it, and where it says so.
-    pub(super) gone: Vec<(String, Option<String>, String)>,
-    /// API and id of the resource's providers, in its order.
+    /// Values in `providers` that are not lists.
+    pub(super) malformed_providers: Object,
+    /// What the resource disables: the API, the provider (`None` for the whole API), and the path.
+    pub(super) disabled: Vec<(String, Option<String>, String)>,
+    /// API and id of the resource's providers, in the order of the resource.
     pub(super) placed: Vec<(String, String)>,
-    /// Where the resource registered its first shield.
+    /// The path of the resource's first shield.
     pub(super) shields_at: Option<String>,
     pub(super) variables: Vec<Variable>,
-    pub(super) notes: Diagnostics,
+    pub(super) diagnostics: Diagnostics,
 }
 
 impl Stack {
-    /// Takes a base apart. Only what is no object at all is refused.
+    /// Parses a base. It must be an object; nothing else is required.
     pub(super) fn open(
         dialect: &'static Dialect,
         release: Option<Release>,
         base: Value,
     ) -> Result<Self, Diagnostic> {
         let Value::Object(mut top) = base else {
-            let problem = "the base configuration is no mapping of keys to values";
-            return Err(Diagnostic::error("malformed-base", "", problem, MEND));
+            let problem = "the base configuration is not a mapping of keys to values";
+            return Err(Diagnostic::error("malformed-base", "", problem, FIX_BASE));
         };
         let apis = top.remove("apis");
         let providers = top.remove("providers");
@@ -56,12 +57,12 @@ impl Stack {
             top,
             apis: None,
             providers: Vec::new(),
-            odd_providers: Object::new(),
-            gone: Vec::new(),
+            malformed_providers: Object::new(),
+            disabled: Vec::new(),
             placed: Vec::new(),
             shields_at: None,
             variables: Vec::new(),
-            notes: Diagnostics::default(),
+            diagnostics: Diagnostics::default(),
         };
         stack.read_apis(apis);
         stack.read_providers(providers);
@@ -87,7 +88,7 @@ impl Stack {
         };
         for (api, list) in by_api {
             let Value::Array(list) = list else {
-                self.odd_providers.insert(api, list);
+                self.malformed_providers.insert(api, list);
                 continue;
             };
             let entries: Vec<Entry> = list
@@ -107,7 +108,7 @@ impl Stack {
         }
     }
 
-    /// Two providers with one id: the server takes the last and says nothing.
+    /// Warns about two providers with one id, of which the server silently uses the last.
     fn report_duplicates(&mut self, api: &str, entries: &[Entry]) {
         for (place, entry) in entries.iter().enumerate() {
             let Id::Always(id) = entry.id() else { continue };
@@ -117,33 +118,34 @@ impl Stack {
                 .any(|earlier| earlier.id() == Id::Always(id))
             {
                 let problem = format!(
-                    "the base configuration has two {api} providers with the id {id:?}; the server takes the last"
+                    "the base configuration has two {api} providers with the id {id:?}; the server uses the last one"
                 );
-                self.notes.warning(
+                self.diagnostics.warning(
                     "base-duplicate-provider",
                     "",
                     problem,
-                    "give each its own id in the base",
+                    "give each a unique id in the base configuration",
                 );
             }
         }
     }
 
-    /// Says that the base cannot be worked on.
+    /// Reports that a part of the base has the wrong type.
     pub(super) fn malformed(&mut self, key: &str, what: &str) {
         let problem = format!("{key} of the base configuration is not {what}");
-        self.notes.error("malformed-base", "", problem, MEND);
+        self.diagnostics
+            .error("malformed-base", "", problem, FIX_BASE);
     }
 
-    /// Whether this release is at least that one; `unknown` when nobody knows.
+    /// Whether the release is at least `first`; `unknown` if the release is not known.
     pub(super) fn is_from(&self, first: Release, unknown: bool) -> bool {
         self.release.map_or(unknown, |release| release >= first)
     }
 
-    /// Says that the release has no such API.
+    /// Reports that the release does not have an API.
     pub(super) fn no_such_api(&mut self, path: String, api: &str) {
         let problem = format!("{} has no API {api:?}", self.dialect.id);
-        self.notes.error(
+        self.diagnostics.error(
             "no-such-api",
             path,
             problem,
@@ -151,11 +153,11 @@ impl Stack {
         );
     }
 
-    /// Says that nothing has the id that somebody names.
+    /// Reports a reference to a provider id that does not exist.
     pub(super) fn no_such_id(&mut self, path: &str, api: &str, id: &str) {
         let fix = names::choose(id, self.ids(api));
         let problem = format!("no {api} provider has the id {id:?}");
-        self.notes.error(
+        self.diagnostics.error(
             "unknown-provider-id",
             format!("{path}.provider"),
             problem,
@@ -171,7 +173,7 @@ impl Stack {
         }
     }
 
-    /// The list of a kind of resource, made when it is missing.
+    /// The list of a kind of resource, created if it is missing.
     pub(super) fn resources_mut(&mut self, kind: &str) -> Option<&mut Vec<Value>> {
         let is_there = match self.dialect.resources {
             None => Some(&mut self.top),
@@ -199,7 +201,7 @@ impl Stack {
         .and_then(Value::as_array_mut)
     }
 
-    /// An object at the top level, made when it is missing; nothing when the base has something else there.
+    /// An object at the top level, created if it is missing; `None` if the base has another type there.
     pub(super) fn section_mut(&mut self, key: &str) -> Option<&mut Object> {
         if object_mut(&mut self.top, key).is_none() {
             self.malformed(key, "a mapping");
@@ -207,7 +209,7 @@ impl Stack {
         self.top.get_mut(key).and_then(Value::as_object_mut)
     }
 
-    /// Switches telemetry, where that is a switch.
+    /// Switches telemetry, if the dialect has a switch for it.
     pub(super) fn switch_telemetry(&mut self, on: bool) -> bool {
         if self.dialect.telemetry != Telemetry::Switch {
             return false;
@@ -218,7 +220,7 @@ impl Stack {
         true
     }
 
-    /// Puts everything together again.
+    /// Builds the complete file.
     pub(super) fn finish(self, startup: Startup, models: Vec<ModelId>) -> Answer<Assembly> {
         let count = |kind: &str| {
             let list = self
@@ -242,9 +244,9 @@ impl Stack {
             mut top,
             apis,
             providers,
-            odd_providers: mut by_api,
+            malformed_providers: mut by_api,
             variables,
-            notes,
+            diagnostics,
             ..
         } = self;
         if let Some(apis) = apis {
@@ -258,7 +260,7 @@ impl Stack {
         for variable in variables {
             names::insert_sorted(&mut sorted, variable);
         }
-        notes.finish(Assembly {
+        diagnostics.finish(Assembly {
             config: top,
             variables: sorted,
             startup,
@@ -268,7 +270,7 @@ impl Stack {
     }
 }
 
-/// The object at a key, made when it is missing or null.
+/// The object at a key, created if it is missing or null.
 pub(super) fn object_mut<'o>(home: &'o mut Object, key: &str) -> Option<&'o mut Object> {
     let value = home.entry(key).or_insert(Value::Null);
     if value.is_null() {

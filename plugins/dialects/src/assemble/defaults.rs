@@ -1,7 +1,7 @@
 //! Defaults of the file that name a provider or a shield.
 //!
-//! One that the resource made dangle is dropped with a warning: the server would not start. One
-//! that dangles in the base already is reported as the base's, and left.
+//! The server does not start with a default that names something missing. If the resource causes
+//! that, the default is removed with a warning. If the base causes it, it is reported and kept.
 
 use llsd_adapter_sdk::serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::base::Stack;
 use super::disabled;
 use crate::env::Id;
 
-/// Drops or reports defaults and resources that name what is not there.
+/// Removes or reports defaults and resources that name something missing.
 pub(super) fn settle(stack: &mut Stack) {
     settle_vector_stores(stack);
     settle_memory(stack);
@@ -53,7 +53,7 @@ fn settle_vector_stores(stack: &mut Stack) {
     }
 }
 
-/// ogx keeps the name of a vector store in the settings of its responses provider.
+/// The responses provider of ogx has the name of a vector store in its settings.
 fn settle_memory(stack: &mut Stack) {
     let key = "default_vector_store_provider_id";
     let named = |value: &Value| match Id::of(value.pointer("/config/memory_config")?.get(key)) {
@@ -84,24 +84,24 @@ fn settle_memory(stack: &mut Stack) {
     }
 }
 
-/// Says that a default names a provider that is not there; whether to drop it.
+/// Reports a default that names a missing provider. Returns whether to remove it.
 fn drop_or_report(stack: &mut Stack, what: &str, api: &str, id: &str) -> bool {
-    match stack.left_out_provider(api, id).map(str::to_owned) {
+    match stack.provider_disabled_at(api, id).map(str::to_owned) {
         Some(path) => {
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "dropped-default",
                 path,
-                format!("{what} of the base names the {api} provider {id:?}, which this leaves out; the default is dropped"),
+                format!("{what} of the base names the {api} provider {id:?}, which this disables; the default is removed"),
                 "name the provider or the model in each request that relied on it",
             );
             true
         }
         None => {
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "base-dangling-default",
                 "",
                 format!("{what} of the base configuration names the {api} provider {id:?}, which it does not have"),
-                "mend the base: the server may not start with it",
+                "fix the base configuration: the server may not start with it",
             );
             false
         }
@@ -132,29 +132,29 @@ fn settle_safety(stack: &mut Stack) {
         .filter(|shield| is(shield, |id| matches!(id, Id::Always(_))))
         .filter_map(|shield| shield.get("shield_id").and_then(Value::as_str))
         .collect();
-    let is_gone = stack.left_out("safety").map(str::to_owned);
-    // While nothing is registered for sure, the server does not look.
+    let is_gone = stack.disabled_at("safety").map(str::to_owned);
+    // The server checks the default only if a shield is registered.
     if is_gone.is_none() && (always.is_empty() || always.contains(&default.as_str())) {
         return;
     }
     let (field, why) = match (is_gone, stack.shields_at.clone()) {
-        (Some(path), _) => (path, "and safety is left out"),
+        (Some(path), _) => (path, "and safety is disabled"),
         (None, Some(path)) => (path, "which is not among the shields that are always there"),
         (None, None) => {
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "base-dangling-default",
                 "",
                 format!("safety.default_shield_id of the base configuration names {default:?}, which is not among its shields"),
-                "mend the base: the server may not start with it",
+                "fix the base configuration: the server may not start with it",
             );
             return;
         }
     };
-    stack.notes.warning(
+    stack.diagnostics.warning(
         "dropped-default",
         field,
         format!(
-            "safety.default_shield_id of the base names {default:?}, {why}; the default is dropped"
+            "safety.default_shield_id of the base names {default:?}, {why}; the default is removed"
         ),
         format!("register a shield called {default:?}, or name the shield in each request"),
     );
@@ -166,7 +166,7 @@ fn settle_safety(stack: &mut Stack) {
     }
 }
 
-/// Resources of the base that name a provider which it does not have.
+/// Reports resources of the base that name a missing provider.
 fn report_resources(stack: &mut Stack) {
     let mut problems = Vec::new();
     for (kind, api, list) in disabled::named_resources(stack) {
@@ -175,18 +175,18 @@ fn report_resources(stack: &mut Stack) {
                 continue;
             };
             // ogx: every provider.
-            if id == "all" || stack.entry(api, id).is_some() || stack.left_out(api).is_some() {
+            if id == "all" || stack.entry(api, id).is_some() || stack.disabled_at(api).is_some() {
                 continue;
             }
             problems.push(format!("one of the {kind} of the base configuration names the {api} provider {id:?}, which it does not have"));
         }
     }
     for problem in problems {
-        stack.notes.warning(
+        stack.diagnostics.warning(
             "base-dangling-resource",
             "",
             problem,
-            "mend the base: the server may not start with it",
+            "fix the base configuration: the server may not start with it",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Leaving out APIs and single providers.
+//! `spec.disabled`: removes APIs and single providers.
 
 use llsd_adapter_sdk::documents::Disabled;
 use llsd_adapter_sdk::serde_json::Value;
@@ -7,15 +7,15 @@ use super::base::Stack;
 use crate::env::Id;
 use crate::{apis, names};
 
-/// What the resource leaves out.
+/// The disabled APIs and providers, with their paths.
 #[derive(Default)]
-pub(super) struct Off {
+pub(super) struct DisabledNames {
     apis: Vec<(&'static str, String)>,
     providers: Vec<(&'static str, String, String)>,
 }
 
-impl Off {
-    /// What leaves this provider out, if anything does.
+impl DisabledNames {
+    /// The entry that disables a provider, if there is one.
     pub(super) fn covers(&self, api: &str, id: &str) -> Option<&str> {
         let whole = self
             .apis
@@ -31,9 +31,9 @@ impl Off {
     }
 }
 
-/// Understands the names; one that the release does not have leaves nothing out.
-pub(super) fn read(stack: &mut Stack, disabled: Vec<Disabled>) -> Off {
-    let mut off = Off::default();
+/// Parses the names. A name that the release does not have is a warning.
+pub(super) fn read(stack: &mut Stack, disabled: Vec<Disabled>) -> DisabledNames {
+    let mut off = DisabledNames::default();
     for Disabled { path, name } in disabled {
         let (api, provider) = match name.split_once('/') {
             Some((api, provider)) => (api, Some(provider)),
@@ -45,11 +45,11 @@ pub(super) fn read(stack: &mut Stack, disabled: Vec<Disabled>) -> Off {
         match (stack.catalog.api(api), provider) {
             (Some(api), None) => off.apis.push((api, path)),
             (Some(api), Some(provider)) => off.providers.push((api, provider.to_owned(), path)),
-            (None, _) => stack.notes.warning(
+            (None, _) => stack.diagnostics.warning(
                 "no-such-api",
                 path,
                 format!(
-                    "{} has no API {api:?}, so there is nothing to leave out",
+                    "{} has no API {api:?}, so there is nothing to disable",
                     stack.dialect.id
                 ),
                 format!("remove it, or {}", names::choose(api, stack.catalog.apis())),
@@ -59,10 +59,10 @@ pub(super) fn read(stack: &mut Stack, disabled: Vec<Disabled>) -> Off {
     off
 }
 
-/// Takes out what is left out, with the resources that need it.
-pub(super) fn remove(stack: &mut Stack, off: &Off) {
+/// Removes what is disabled, with the resources that need it.
+pub(super) fn remove(stack: &mut Stack, off: &DisabledNames) {
     for (api, path) in &off.apis {
-        stack.leave_out(api, path);
+        stack.disable_api(api, path);
         for kind in RESOURCES {
             if apis::of_resource(kind) == Some(api)
                 && let Some(list) = stack.existing_resources_mut(kind)
@@ -72,15 +72,15 @@ pub(super) fn remove(stack: &mut Stack, off: &Off) {
         }
     }
     for (api, id, path) in &off.providers {
-        if stack.left_out(api).is_some() {
+        if stack.disabled_at(api).is_some() {
             continue;
         }
-        if !stack.take_out(api, id, path) {
+        if !stack.remove_provider(api, id, path) {
             let fix = names::choose(id, stack.ids(api));
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "no-such-provider",
                 path.as_str(),
-                format!("there is no {api} provider {id:?} to leave out"),
+                format!("there is no {api} provider {id:?} to disable"),
                 format!("remove it, or {fix}"),
             );
             continue;
@@ -93,7 +93,7 @@ pub(super) fn remove(stack: &mut Stack, off: &Off) {
             }
         }
         if stack.entries(api).next().is_none() {
-            stack.leave_out(api, path);
+            stack.disable_api(api, path);
         }
     }
 }

@@ -5,15 +5,15 @@ use llsd_adapter_sdk::serde_json::{Value, json};
 
 use crate::env::Id;
 
-/// One provider of the file, and who wants it.
+/// One provider of the file, and where it comes from.
 pub(super) struct Entry {
-    /// As the file holds it.
+    /// The value in the file.
     pub(super) value: Value,
-    /// Who wants it.
+    /// Where it comes from.
     pub(super) origin: Origin,
 }
 
-/// Who wants a provider.
+/// Where a provider comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The base.
@@ -27,7 +27,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// The path to blame; nothing for the base.
+    /// The path for diagnostics; `None` for the base.
     pub(super) fn path(&self) -> Option<&str> {
         match self {
             Self::Base => None,
@@ -41,7 +41,7 @@ impl Entry {
         Id::of(self.value.get("provider_id"))
     }
 
-    /// Whether it has this id, conditional or not. Asked often: most ids are plain text.
+    /// Whether it has this id, conditional or not. Called often, so the common case, a plain id, comes first.
     pub(super) fn is(&self, id: &str) -> bool {
         match self.value.get("provider_id").and_then(Value::as_str) {
             Some(text) if text.starts_with("${env.") => self.id().name() == Some(id),
@@ -67,15 +67,15 @@ impl Entry {
         self.value.get("config").and_then(Value::as_object)
     }
 
-    /// Its configuration, made when it has none; nothing when it is no object.
+    /// Its configuration, created if it has none; `None` if it is not an object.
     pub(super) fn config_mut(&mut self) -> Option<&mut Object> {
         super::base::object_mut(self.value.as_object_mut()?, "config")
     }
 
-    /// Puts another provider in its place and answers with what was there.
+    /// Replaces the provider, and returns what was replaced.
     ///
-    /// Over one of the same type, what the new one does not set stays: it is the distribution's own
-    /// default. What an image of its own brings is taken as it is.
+    /// If the type is the same, keys that the new provider does not set are kept: they are the
+    /// distribution's defaults. An external provider replaces everything.
     pub(super) fn replace(&mut self, mut value: Object, origin: Origin) -> Replaced {
         let old = std::mem::take(&mut self.value);
         let same_type = old.get("provider_type") == value.get("provider_type");
@@ -98,15 +98,15 @@ impl Entry {
     }
 }
 
-/// What stood where a provider was put.
+/// A provider that was replaced.
 pub(super) struct Replaced {
-    /// Who wanted it.
+    /// Where it came from.
     pub(super) origin: Origin,
-    /// Its type, if that was another one.
+    /// Its type, if the new provider has another one.
     pub(super) provider_type: Option<String>,
 }
 
-/// What the old entry sets and the new one does not.
+/// Copies the keys that the old entry sets and the new one does not.
 fn keep_defaults(old: Object, new: &mut Object) {
     for (key, value) in old {
         match (key.as_str(), value) {

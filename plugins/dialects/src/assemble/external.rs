@@ -1,14 +1,14 @@
-//! Providers that arrive in their own images.
+//! External providers: providers from their own images.
 
 use llsd_adapter_sdk::documents::ExternalProvider;
 
 use super::base::Stack;
-use super::disabled::Off;
+use super::disabled::DisabledNames;
 use super::entry::Origin;
 use super::providers;
 
-/// Puts them over everything else: they win over a provider with the same id.
-pub(super) fn place(stack: &mut Stack, external: Vec<ExternalProvider>, off: &Off) {
+/// Adds external providers. They replace a provider with the same id.
+pub(super) fn place(stack: &mut Stack, external: Vec<ExternalProvider>, off: &DisabledNames) {
     for ExternalProvider {
         path,
         api: written,
@@ -33,11 +33,11 @@ pub(super) fn place(stack: &mut Stack, external: Vec<ExternalProvider>, off: &Of
                 .path()
                 .map_or("of the base".to_owned(), |other| format!("at {other}")),
         };
-        stack.notes.warning(
+        stack.diagnostics.warning(
             "external-wins",
             path,
             format!("it replaces the {api} provider {id:?} {replaced}"),
-            "give it another id if you want both",
+            "give it another id to keep both",
         );
     }
 }

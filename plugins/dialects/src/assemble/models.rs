@@ -9,7 +9,7 @@ use crate::layout::State;
 use crate::names;
 use llsd_adapter_sdk::Release;
 
-/// Registers the models and answers with the ids that clients use.
+/// Registers the models, and returns the ids that clients use.
 pub(super) fn register(stack: &mut Stack, models: Vec<Model>) -> Vec<ModelId> {
     let mut ids = Vec::with_capacity(models.len());
     for model in models {
@@ -29,7 +29,7 @@ pub(super) fn register(stack: &mut Stack, models: Vec<Model>) -> Vec<ModelId> {
         let Some(list) = stack.resources_mut("models") else {
             continue;
         };
-        // Before ids had prefixes, a name alone was the id.
+        // Before ids had a prefix, the name was the id.
         let same = |old: &Value| {
             old.get("model_id").and_then(Value::as_str) == Some(name.as_str())
                 && (!prefixed || Id::of(old.get("provider_id")).name() == Some(provider.as_str()))
@@ -48,7 +48,7 @@ pub(super) fn register(stack: &mut Stack, models: Vec<Model>) -> Vec<ModelId> {
     ids
 }
 
-/// The id by which clients ask for a model.
+/// The id of a model in client requests.
 fn client_id(stack: &Stack, provider: &str, name: &str) -> String {
     if prefixes_ids(stack) {
         format!("{provider}/{name}")
@@ -69,7 +69,7 @@ pub(super) fn prefixes_ids(stack: &Stack) -> bool {
     }
 }
 
-/// The provider's id and what to write for it: the condition, when the base has one.
+/// The provider's id, and the value to write: with the condition if the base has one.
 fn choose_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)> {
     let api = "inference";
     let Some(wanted) = &model.provider else {
@@ -92,9 +92,9 @@ fn choose_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)> 
         Some((Some(condition), variable)) => {
             let variable = variable.unwrap_or_default();
             if stack.dialect.text_version {
-                // This release does not skip what a condition switches off.
+                // This release does not skip models of a provider that is switched off.
                 let fix = format!("configure {wanted:?} under spec.providers.inference");
-                stack.notes.error(
+                stack.diagnostics.error(
                     "conditional-provider",
                     field,
                     format!("the base switches {wanted:?} on only while {variable} is set"),
@@ -102,7 +102,7 @@ fn choose_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)> 
                 );
                 return None;
             }
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "conditional-provider",
                 field,
                 format!("the base switches {wanted:?} on only while {variable} is set; without it the model is left out"),
@@ -136,11 +136,11 @@ fn default_provider(stack: &mut Stack, model: &Model) -> Option<(String, Value)>
     } else {
         format!("configure one under spec.providers.inference, or set provider to one of: {ids}")
     };
-    stack.notes.error(
+    stack.diagnostics.error(
         "no-provider",
         format!("{}.provider", model.path),
         format!(
-            "nothing says which provider serves the model {:?}",
+            "no inference provider is set for the model {:?}",
             model.name
         ),
         fix,
@@ -174,7 +174,7 @@ fn entry(stack: &mut Stack, model: Model, provider_id: Value) -> Option<Value> {
     let model_type =
         model_type.unwrap_or_else(|| if has_dimension { "embedding" } else { "llm" }.to_owned());
     if !stack.dialect.model_types.contains(&model_type.as_str()) {
-        stack.notes.error(
+        stack.diagnostics.error(
             "unknown-model-type",
             format!("{path}.modelType"),
             format!("{} has no models of type {model_type:?}", stack.dialect.id),
@@ -183,10 +183,10 @@ fn entry(stack: &mut Stack, model: Model, provider_id: Value) -> Option<Value> {
         return None;
     }
     if model_type == "embedding" && !has_dimension {
-        stack.notes.error(
+        stack.diagnostics.error(
             "no-embedding-dimension",
             format!("{path}.embeddingDimension"),
-            format!("the server does not start with an embedding model of unknown size: {name:?}"),
+            format!("the embedding model {name:?} has no embedding dimension, without which the server does not start"),
             "set embeddingDimension to the length of the model's vectors, for example 384",
         );
         return None;

@@ -1,15 +1,15 @@
-//! APIs that must be served for a provider to start.
+//! Checks that the APIs which providers require are served.
 //!
-//! The server refuses to start without one, so this is the last look at the whole file.
+//! The server does not start without them, so the whole file is checked last.
 
 use super::base::Stack;
 use crate::env::Id;
 use crate::names::insert_sorted;
 
-/// Reports every provider that needs what is not there: to who left it out, who asked for the
-/// provider, or who made the base.
+/// Reports every provider that requires a missing API: at the path that disables the API, at the path
+/// of the provider, or as a warning about the base.
 pub(super) fn check(stack: &mut Stack) {
-    // (needed API, API, id) of providers that nobody in particular asked for.
+    // (required API, API, id) of providers that are not at a path of the resource.
     let mut unmet: Vec<(&'static str, String, String)> = Vec::new();
     let mut asked = Vec::new();
     for (api, entries) in stack
@@ -22,11 +22,11 @@ pub(super) fn check(stack: &mut Stack) {
             };
             let Some(name) = id.name() else { continue };
             for needed in known.needs().filter(|needed| !stack.serves(needed)) {
-                match (stack.left_out(needed), entry.origin.path(), id) {
+                match (stack.disabled_at(needed), entry.origin.path(), id) {
                     (None, Some(path), _) => {
                         asked.push((path.to_owned(), known.provider_type, needed))
                     }
-                    // What a condition switches on is not the base's problem by default.
+                    // A conditional provider is off by default, so it is not a problem of the base.
                     (None, None, Id::When { .. }) => {}
                     _ => insert_sorted(&mut unmet, (needed, api.to_owned(), name.to_owned())),
                 }
@@ -34,7 +34,7 @@ pub(super) fn check(stack: &mut Stack) {
         }
     }
     for (path, provider_type, needed) in asked {
-        stack.notes.error(
+        stack.diagnostics.error(
             "missing-api",
             path,
             format!("{provider_type} does not start without the API {needed:?}, which the base does not serve"),
@@ -50,27 +50,27 @@ pub(super) fn check(stack: &mut Stack) {
             .map(|(_, api, id)| format!("{}/{id}", camel_case(api)))
             .collect();
         let users = users.join(", ");
-        match stack.left_out(needed).map(str::to_owned) {
+        match stack.disabled_at(needed).map(str::to_owned) {
             Some(path) => {
                 let fix = also_disable(stack, needed).join(", ");
-                stack.notes.error(
+                stack.diagnostics.error(
                     "needed-api",
                     path,
                     format!("the server does not start without {needed:?}, which is needed by: {users}"),
                     format!("keep it, or also disable: {fix}"),
                 );
             }
-            None => stack.notes.warning(
+            None => stack.diagnostics.warning(
                 "base-missing-api",
                 "",
                 format!("the base configuration does not serve {needed:?}, so the server does not start; it is needed by: {users}"),
-                format!("mend the base, or add a provider under spec.providers.{}", camel_case(needed)),
+                format!("fix the base configuration, or add a provider under spec.providers.{}", camel_case(needed)),
             ),
         }
     }
 }
 
-/// Everything that must go too when an API goes: whole APIs where all their providers need it,
+/// Everything that must be disabled along with an API: whole APIs if all their providers need it,
 /// single providers otherwise.
 fn also_disable(stack: &Stack, gone: &str) -> Vec<String> {
     let mut apis = vec![gone];
@@ -115,7 +115,7 @@ fn also_disable(stack: &Stack, gone: &str) -> Vec<String> {
 
 /// `vector_io` as the resource spells it.
 fn camel_case(api: &str) -> String {
-    // The server does not part these words, the resource does.
+    // The server writes these as one word, the resource as two.
     let api = if api == "datasetio" {
         "dataset_io"
     } else {

@@ -1,4 +1,4 @@
-//! The resource's own providers: over the base, then completed.
+//! The resource's providers: added to the base, then completed with defaults.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,19 @@ use llsd_adapter_sdk::exchange::canonical;
 use llsd_adapter_sdk::serde_json::Value;
 
 use super::base::Stack;
-use super::disabled::Off;
+use super::disabled::DisabledNames;
 use super::entry::{Entry, Origin};
 use super::state;
 use crate::catalog::{EndpointKind, Filling, Provider};
 use crate::{env, names};
 use llsd_adapter_sdk::Release;
 
-/// Puts the expanded providers over the base.
-pub(super) fn place(stack: &mut Stack, by_api: BTreeMap<String, Vec<PlacedProvider>>, off: &Off) {
+/// Adds the expanded providers to the base.
+pub(super) fn place(
+    stack: &mut Stack,
+    by_api: BTreeMap<String, Vec<PlacedProvider>>,
+    off: &DisabledNames,
+) {
     for (written, list) in by_api {
         let api = stack.catalog.api(&written);
         for PlacedProvider { path, expansion } in list {
@@ -38,32 +42,38 @@ pub(super) fn place(stack: &mut Stack, by_api: BTreeMap<String, Vec<PlacedProvid
             let value = entry(stack, &path, &id, &provider_type, config, module);
             let replaced = stack.put(api, &id, value, Origin::User(path.clone()));
             if let Some(other) = replaced.and_then(|replaced| replaced.provider_type) {
-                stack.notes.warning(
+                stack.diagnostics.warning(
                     "replaced-provider",
                     path,
-                    format!("it replaces the base's {api} provider {id:?}, which is of another type, {other}"),
-                    "give it another id if you want both",
+                    format!("it replaces the base's {api} provider {id:?}, which has another type ({other})"),
+                    "give it another id to keep both",
                 );
             }
         }
     }
 }
 
-/// Whether `spec.disabled` leaves a provider out that something else asks for: it wins.
-pub(super) fn is_disabled(stack: &mut Stack, off: &Off, api: &str, id: &str, path: &str) -> bool {
+/// Whether `spec.disabled` disables a provider of the resource, which is then ignored with a warning.
+pub(super) fn is_disabled(
+    stack: &mut Stack,
+    off: &DisabledNames,
+    api: &str,
+    id: &str,
+    path: &str,
+) -> bool {
     let Some(what) = off.covers(api, id) else {
         return false;
     };
-    stack.notes.warning(
+    stack.diagnostics.warning(
         "disabled-wins",
         path,
-        format!("spec.disabled leaves out {what:?}, so this provider is ignored"),
-        "remove it here or there",
+        format!("spec.disabled disables {what:?}, so this provider is ignored"),
+        "remove the provider, or remove the entry from spec.disabled",
     );
     true
 }
 
-/// A provider entry of the file. `config` is always there: early releases need it.
+/// A provider entry of the file. `config` is always set, because early releases require it.
 pub(super) fn entry(
     stack: &mut Stack,
     path: &str,
@@ -84,7 +94,7 @@ pub(super) fn entry(
         if stack.dialect.before().is_some_and(|before| before <= first)
             || !stack.is_from(first, true)
         {
-            stack.notes.error(
+            stack.diagnostics.error(
                 "no-module",
                 path,
                 format!("this release cannot load a provider from the module {module:?}"),
@@ -96,11 +106,11 @@ pub(super) fn entry(
     value
 }
 
-/// Fills in stores and paths of what the resource brought, and says what is still missing.
+/// Fills in stores and paths of the resource's providers, and reports required keys that are missing.
 pub(super) fn complete(stack: &mut Stack, data_dir: &str) {
-    let shelves = state::Shelves::of(stack, data_dir);
+    let templates = state::StoreTemplates::of(stack, data_dir);
     let catalog = stack.catalog;
-    let mut notes = std::mem::take(&mut stack.notes);
+    let mut notes = std::mem::take(&mut stack.diagnostics);
     for (api, entry) in stack.all_entries_mut() {
         let path = match &entry.origin {
             Origin::User(path) | Origin::Brought(path) => path.clone(),
@@ -112,7 +122,7 @@ pub(super) fn complete(stack: &mut Stack, data_dir: &str) {
         let Some(id) = entry.id().name().map(str::to_owned) else {
             continue;
         };
-        fill(&shelves, api, &id, known, entry);
+        fill(&templates, api, &id, known, entry);
         let config = entry.config();
         let endpoint = known.endpoint();
         for field in known.fields().filter(|field| field.is_required) {
@@ -124,12 +134,12 @@ pub(super) fn complete(stack: &mut Stack, data_dir: &str) {
             let (place, fix) = if is_endpoint {
                 (
                     "endpoint".to_owned(),
-                    "set endpoint to the address of the service".to_owned(),
+                    "set endpoint to the URL of the service".to_owned(),
                 )
             } else if known.credential == Some(field.name) {
                 (
                     "apiKey".to_owned(),
-                    "set apiKey to a reference to a Secret".to_owned(),
+                    "set apiKey to a Secret reference".to_owned(),
                 )
             } else {
                 (
@@ -148,7 +158,7 @@ pub(super) fn complete(stack: &mut Stack, data_dir: &str) {
                     "missing-setting",
                     format!("{path}.{place}"),
                     format!(
-                        "{} does not start without {}, and the base sets it to {}, which is nothing by default",
+                        "{} does not start without {}, and the base sets it to {}, which is empty by default",
                         known.provider_type,
                         field.name,
                         canonical(value)
@@ -176,15 +186,21 @@ pub(super) fn complete(stack: &mut Stack, data_dir: &str) {
                         known.provider_type,
                         missing.join(", ")
                     ),
-                    "set them with secretRefs (or settings, where they are no secrets)",
+                    "set them with secretRefs, or with settings if they are not secret",
                 );
             }
         }
     }
-    stack.notes = notes;
+    stack.diagnostics = notes;
 }
 
-fn fill(shelves: &state::Shelves, api: &str, id: &str, known: Provider, entry: &mut Entry) {
+fn fill(
+    templates: &state::StoreTemplates,
+    api: &str,
+    id: &str,
+    known: Provider,
+    entry: &mut Entry,
+) {
     let endpoint = known.endpoint().map(|endpoint| endpoint.key);
     let Some(config) = entry.config_mut() else {
         return;
@@ -196,10 +212,14 @@ fn fill(shelves: &state::Shelves, api: &str, id: &str, known: Provider, entry: &
         let value = match field.filling {
             Filling::Nothing if field.is_nullable && endpoint != Some(field.name) => Value::Null,
             Filling::Nothing => continue,
-            Filling::Store(kind) => shelves.store(kind, api, id, field.name),
-            Filling::Stores(list) => shelves.stores(list, api, id),
-            Filling::File => Value::String(format!("{}/{}.db", shelves.data_dir, names::plain(id))),
-            Filling::Folder => Value::String(format!("{}/{}", shelves.data_dir, names::plain(id))),
+            Filling::Store(kind) => templates.store(kind, api, id, field.name),
+            Filling::Stores(list) => templates.stores(list, api, id),
+            Filling::File => {
+                Value::String(format!("{}/{}.db", templates.data_dir, names::plain(id)))
+            }
+            Filling::Folder => {
+                Value::String(format!("{}/{}", templates.data_dir, names::plain(id)))
+            }
         };
         config.insert(field.name.to_owned(), value);
     }

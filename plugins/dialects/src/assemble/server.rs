@@ -1,4 +1,4 @@
-//! How the server listens, and how it is started.
+//! The server's address, TLS and start command.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use llsd_adapter_sdk::serde_json::{Value, json};
 use super::base::Stack;
 use crate::env::{self, Form};
 
-/// What the server listens on when nobody says otherwise.
+/// The server's default port.
 const PORT: u16 = 8321;
 
-/// Writes the `server` section and answers with the start.
+/// Writes the `server` section, and returns how to start the server.
 pub(super) fn apply(stack: &mut Stack, server: Server) -> Startup {
     let Server {
         config_file,
@@ -22,10 +22,10 @@ pub(super) fn apply(stack: &mut Stack, server: Server) -> Startup {
     } = server;
     let port = port.unwrap_or(PORT);
     if port < 1024 {
-        stack.notes.error(
+        stack.diagnostics.error(
             "bad-port",
             "spec.networking.port",
-            format!("the server refuses port {port}"),
+            format!("the server does not accept port {port}"),
             "use a port from 1024 to 65535",
         );
     }
@@ -35,11 +35,11 @@ pub(super) fn apply(stack: &mut Stack, server: Server) -> Startup {
             .workers_from
             .is_some_and(|first| stack.is_from(first, true))
     {
-        stack.notes.warning(
+        stack.diagnostics.warning(
             "no-workers",
             "spec.workload.workers",
-            "this release serves with one process only",
-            "remove it, and raise spec.workload.replicas instead",
+            "this release supports only one worker process",
+            "remove it, and increase spec.workload.replicas instead",
         );
     }
     let takes_workers = stack
@@ -80,7 +80,7 @@ fn start(stack: &Stack, config_file: String, data_dir: &str, port: u16) -> Start
     env.insert(dialect.port_variable.to_owned(), port.to_string());
     let mut command = Vec::new();
     if !config_file.is_empty() {
-        // The first is what the entry point of published images reads, the second the server itself.
+        // The entry point of published images reads the first, the server reads the second.
         env.insert("RUN_CONFIG_PATH".to_owned(), config_file.clone());
         env.insert(dialect.config_variable.to_owned(), config_file.clone());
         if !dialect.command.is_empty() {
@@ -99,7 +99,7 @@ fn start(stack: &Stack, config_file: String, data_dir: &str, port: u16) -> Start
     }
 }
 
-/// Variables of the file whose default lies in the server's home, moved to the same place on the volume.
+/// Variables of the file whose default is below a home folder, with the same path on the volume.
 fn folders(stack: &Stack, data_dir: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if data_dir.is_empty() {
@@ -118,7 +118,7 @@ fn folders(stack: &Stack, data_dir: &str) -> BTreeMap<String, String> {
                 continue;
             };
             let folder = format!("{data_dir}{}", tail.trim_end_matches('/'));
-            // The shortest of several is the one that all others lie below.
+            // The shortest of several is the common parent.
             let kept = found
                 .entry(expression.name.to_owned())
                 .or_insert_with(|| folder.clone());

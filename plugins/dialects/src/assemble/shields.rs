@@ -10,7 +10,7 @@ use crate::env::Id;
 
 const API: &str = "safety";
 
-/// Registers the shields; brings the provider when nobody else does.
+/// Registers the shields, and adds a provider if none exists.
 pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelId]) {
     for Shield {
         path,
@@ -20,23 +20,23 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
     } in shields
     {
         if stack.catalog.api(API).is_none() {
-            stack.notes.error(
+            stack.diagnostics.error(
                 "no-such-api",
                 path,
                 format!(
                     "{} has no shields: its safety API was removed",
                     stack.dialect.id
                 ),
-                "remove it; screen inputs and outputs in front of the server",
+                "remove it, and check inputs and outputs in front of the server instead",
             );
             continue;
         }
-        if stack.left_out(API).is_some() {
-            stack.notes.error(
+        if stack.disabled_at(API).is_some() {
+            stack.diagnostics.error(
                 "disabled-api",
                 path,
-                "a shield needs the safety API, which spec.disabled leaves out",
-                "remove the shield here, or safety there",
+                "a shield needs the safety API, which spec.disabled disables",
+                "remove the shield, or remove safety from spec.disabled",
             );
             continue;
         }
@@ -47,10 +47,10 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
             .entry(API, &provider)
             .is_some_and(|entry| entry.provider_type() == "inline::llama-guard");
         if model.is_none() && judges_with_model {
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "no-shield-model",
                 format!("{path}.model"),
-                format!("the shield {name:?} names no model, so every check with it will fail"),
+                format!("the shield {name:?} has no model, so every check with it will fail"),
                 format!("write {{name: {name}, model: <a Llama Guard model that your inference provider serves>}}"),
             );
         }
@@ -72,7 +72,7 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
     }
 }
 
-/// The model as clients would ask for it.
+/// The model id as in client requests.
 fn model_id(stack: &Stack, model: String, models: &[ModelId]) -> String {
     if let Some(registered) = models
         .iter()
@@ -104,8 +104,8 @@ fn choose_provider(
         stack.no_such_id(path, API, &wanted);
         return None;
     }
-    // The provider that is called like the shield, else the resource's first, else one that the
-    // release has under that name, else the base's first.
+    // The provider with the shield's name, else the resource's first, else a provider type of the
+    // release with that name, else the base's first.
     if matches!(
         stack.entry(API, name).map(|entry| entry.id()),
         Some(Id::Always(_))

@@ -1,4 +1,4 @@
-//! Where providers keep their state: a reference to a backend, or a whole store of their own.
+//! The stores of providers: a reference to a backend, or a store block in each provider.
 
 use llsd_adapter_sdk::documents::Object;
 use llsd_adapter_sdk::serde_json::{Value, json};
@@ -7,8 +7,8 @@ use super::base::Stack;
 use crate::layout::{Kind, State};
 use crate::names;
 
-/// What a new provider's stores are made of.
-pub(super) struct Shelves {
+/// Templates for the stores of a new provider.
+pub(super) struct StoreTemplates {
     /// The mounted volume.
     pub(super) data_dir: String,
     how: How,
@@ -17,15 +17,15 @@ pub(super) struct Shelves {
 enum How {
     /// Names of the backends.
     Backends { kv: String, sql: String },
-    /// The server's own stores, to be copied.
+    /// The server's own stores, which are copied.
     Blocks {
         kv: Option<Object>,
         sql: Option<Object>,
     },
 }
 
-impl Shelves {
-    /// Reads off the file how it stores things.
+impl StoreTemplates {
+    /// Derives the templates from the file.
     pub(super) fn of(stack: &Stack, data_dir: &str) -> Self {
         let how = match stack.dialect.state {
             State::Backends(_) => How::Backends {

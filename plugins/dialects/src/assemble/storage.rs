@@ -1,6 +1,6 @@
 //! State storage: redis, postgres and sqlite in the shape of the dialect.
 //!
-//! Nothing asked, nothing touched: then what the base says stays.
+//! If the resource does not set storage, the base is unchanged.
 
 mod shape;
 
@@ -15,15 +15,15 @@ use crate::env::{self, Syntax};
 use crate::layout::{Kind, State};
 use llsd_adapter_sdk::Release;
 
-/// What the resource asks for, in words that all dialects share.
+/// The storage that the resource sets, independent of the dialect.
 struct Choice {
     /// `sqlite`, `redis` or `postgres`.
     engine: &'static str,
-    /// Everything but the type; empty for sqlite, whose file depends on who stores there.
+    /// Everything but the type; empty for sqlite, whose file depends on the store.
     settings: Object,
 }
 
-/// Puts the storage of the resource over the base's.
+/// Applies the storage of the resource to the base.
 pub(super) fn apply(stack: &mut Stack, storage: Storage, data_dir: &str) {
     let Storage { kv, sql } = storage;
     let kv = kv.and_then(|kv| choose_kv(stack, kv));
@@ -49,45 +49,45 @@ fn choose_kv(stack: &mut Stack, kv: KvStorage) -> Option<Choice> {
     };
     let field = "spec.storage.kv.endpoint";
     let mut refuse = |problem: String, fix: &str| {
-        stack.notes.error("bad-endpoint", field, problem, fix);
+        stack.diagnostics.error("bad-endpoint", field, problem, fix);
         None
     };
     let address = match endpoint::parse(&text) {
         Ok(address) => address,
         Err(why) => {
             return refuse(
-                format!("{text:?} is no address: {why}"),
-                "write it like redis://redis.default.svc:6379",
+                format!("{text:?} is not a valid address: {why}"),
+                "use the form redis://redis.default.svc:6379",
             );
         }
     };
     if address.has_userinfo {
         return refuse(
-            "it holds a user name or a password".to_owned(),
-            "take them out, and set password to a reference to a Secret",
+            "it must not contain a user name or a password".to_owned(),
+            "remove them, and set password to a Secret reference",
         );
     }
     match address.scheme {
         None | Some("redis") => {}
         Some("rediss") => {
             return refuse(
-                "no release of the server speaks TLS with Redis".to_owned(),
-                "use redis://, through a sidecar if the wire must be encrypted",
+                "the server does not support TLS connections to Redis".to_owned(),
+                "use redis://, with a TLS sidecar if the connection must be encrypted",
             );
         }
         Some(other) => {
             return refuse(
-                format!("{other:?} is not Redis"),
-                "write it like redis://redis.default.svc:6379",
+                format!("{other:?} is not a Redis scheme"),
+                "use the form redis://redis.default.svc:6379",
             );
         }
     }
     if !address.path.trim_matches('/').is_empty() {
-        stack.notes.warning(
+        stack.diagnostics.warning(
             "endpoint-path",
             field,
             format!(
-                "the server takes a host and a port only; {:?} is dropped",
+                "the server takes a host and a port only; {:?} is ignored",
                 address.path
             ),
             "use a Redis whose database 0 is free",
@@ -95,13 +95,13 @@ fn choose_kv(stack: &mut Stack, kv: KvStorage) -> Option<Choice> {
     }
     let mut host = address.host.to_owned();
     if let Some(variable) = password {
-        // No release has a key for it, but the server makes redis://host:port of what it has.
+        // No release has a key for the password, but the server builds redis://host:port from the host.
         host = format!(":{}@{host}", env::reference(&variable));
-        stack.notes.warning(
+        stack.diagnostics.warning(
             "logged-password",
             "spec.storage.kv.password",
-            "the server has no setting for a Redis password, so it stands in front of the host, and the server logs it in clear when it starts",
-            "percent-encode the value in the Secret and restrict who reads the pod's log, or protect Redis with a network policy instead",
+            "the server has no setting for a Redis password, so the password is part of the host setting, which the server logs in clear text at startup",
+            "percent-encode the value in the Secret and restrict access to the pod's log, or protect Redis with a NetworkPolicy instead",
         );
         let reference = Some(variable.clone());
         stack.variables.push(Variable {
@@ -140,10 +140,10 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
             password,
         } => {
             if stack.dialect.pastes_password && password.is_some() {
-                stack.notes.warning(
+                stack.diagnostics.warning(
                     "pasted-password",
                     "spec.storage.sql.password",
-                    "the server puts it into an address as it is, where some characters mean something else",
+                    "the server inserts it into a URL without encoding it, where some characters have a special meaning",
                     "percent-encode the value in the Secret, or use connectionString",
                 );
             }
@@ -186,7 +186,7 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
     })
 }
 
-/// A connection string where the release is known to take one; otherwise its parts, each from a
+/// A connection string if the release is known to accept one; otherwise its parts, each from a
 /// variable that the host derives.
 fn connection_settings(stack: &mut Stack, variable: String) -> Object {
     let mut settings = Map::new();
@@ -243,7 +243,7 @@ fn read_as(stack: &Stack, key: &str) -> ReadAs {
     }
 }
 
-/// A port is a number, except in 0.2.9 to 0.2.13, which take a text only.
+/// A port is an integer, except in 0.2.9 to 0.2.13, which accept a string only.
 fn port_value(stack: &Stack, text: &str) -> Value {
     let is_text = match (stack.dialect.text_version, stack.release) {
         (true, release) => release.is_none_or(|release| release >= Release::first(0, 2, 9)),

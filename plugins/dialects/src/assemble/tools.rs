@@ -1,4 +1,4 @@
-//! Tool groups: the groups where the file registers them, and the providers that serve them.
+//! Tool groups: registers them if the dialect does so in the file, and adds their providers.
 
 use llsd_adapter_sdk::documents::{Object, Tool};
 use llsd_adapter_sdk::serde_json::{Value, json};
@@ -11,14 +11,14 @@ use crate::names;
 
 const API: &str = "tool_runtime";
 
-/// A tool that users know by a short name.
+/// A tool with a short name.
 struct Known {
     names: &'static [&'static str],
-    /// The group's id while groups are registered in the file, and since they are not.
+    /// The group's id in dialects that register groups in the file, and in those that do not.
     groups: [&'static str; 2],
     /// Short names of the providers that serve it, the preferred one first.
     providers: &'static [&'static str],
-    /// What the search providers read their key from, in every shipped file.
+    /// The variables from which every shipped file reads the keys of search providers.
     key: Option<&'static str>,
 }
 
@@ -74,12 +74,12 @@ const KNOWN: [Known; 4] = [
 /// Registers the tools.
 pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
     for tool in tools {
-        if stack.left_out(API).is_some() {
-            stack.notes.error(
+        if stack.disabled_at(API).is_some() {
+            stack.diagnostics.error(
                 "disabled-api",
                 tool.path,
-                "a tool needs the tool runtime API, which spec.disabled leaves out",
-                "remove the tool here, or toolRuntime there",
+                "a tool needs the tool runtime API, which spec.disabled disables",
+                "remove the tool, or remove toolRuntime from spec.disabled",
             );
             continue;
         }
@@ -105,7 +105,7 @@ pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
     }
 }
 
-/// The id of the provider that serves a tool: named, already there, or brought.
+/// The id of the provider that serves a tool: named, existing, or added.
 fn choose_provider(
     stack: &mut Stack,
     tool: &Tool,
@@ -119,7 +119,7 @@ fn choose_provider(
         stack.no_such_id(&tool.path, API, wanted);
         return None;
     }
-    // The resource's own providers go before what the base registers.
+    // The resource's providers take precedence over the base's registrations.
     if known.is_none() || stack.placed(API).next().is_none() {
         let registered = registered_provider(stack, group);
         if registered.is_some() {
@@ -130,7 +130,7 @@ fn choose_provider(
         let (problem, fix) = if tool.name.starts_with("mcp::") {
             (
                 format!(
-                    "the tool group {:?} needs the address of its MCP server, which a tool cannot give",
+                    "the tool group {:?} needs the address of its MCP server, which a tool entry cannot hold",
                     tool.name
                 ),
                 "register it with the server's API, or in the base configuration".to_owned(),
@@ -145,7 +145,7 @@ fn choose_provider(
             )
         };
         stack
-            .notes
+            .diagnostics
             .error("unknown-tool", format!("{}.name", tool.path), problem, fix);
         return None;
     };
@@ -191,7 +191,7 @@ fn bring(stack: &mut Stack, tool: &Tool, known: &Known) -> Option<String> {
             .find_map(|side| Some((*name, stack.catalog.find(API, &format!("{side}::{name}"))?)))
     });
     let Some((id, provider)) = found else {
-        stack.notes.error(
+        stack.diagnostics.error(
             "unknown-tool",
             format!("{}.name", tool.path),
             format!(
@@ -214,14 +214,14 @@ fn bring(stack: &mut Stack, tool: &Tool, known: &Known) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// Brings the files API where the provider needs it and nobody serves it. What else is missing has
-/// no right default, and is reported with all other needs.
+/// Adds the files API if the provider needs it and it is missing. Other missing APIs have no useful
+/// default; `needs` reports them.
 fn bring_needs(stack: &mut Stack, path: &str, provider: &str) {
     let needs_files = stack
         .entry(API, provider)
         .and_then(|entry| stack.known(API, entry))
         .is_some_and(|known| known.needs().any(|api| api == "files"));
-    if !needs_files || stack.serves("files") || stack.left_out("files").is_some() {
+    if !needs_files || stack.serves("files") || stack.disabled_at("files").is_some() {
         return;
     }
     if stack.entries("files").next().is_some() {
@@ -239,7 +239,7 @@ fn bring_needs(stack: &mut Stack, path: &str, provider: &str) {
     }
 }
 
-/// A search without a key starts, and then fails on every call.
+/// Warns about a search provider without a key: it starts, but every call fails.
 fn warn_without_key(stack: &mut Stack, tool: &Tool, provider: &str) {
     let Some(entry) = stack.entry(API, provider) else {
         return;
@@ -259,16 +259,16 @@ fn warn_without_key(stack: &mut Stack, tool: &Tool, provider: &str) {
         format!(", or set {variable} under spec.workload.overrides.env")
     });
     let name = entry.short_type().to_owned();
-    stack.notes.warning(
+    stack.diagnostics.warning(
         "no-credential",
         tool.path.as_str(),
-        format!("the provider {provider:?} has no key, so every call of the tool will fail"),
+        format!("the provider {provider:?} has no API key, so every call of the tool will fail"),
         format!("add spec.providers.toolRuntime with provider {name} and apiKey{or}"),
     );
 }
 
 fn register_group(stack: &mut Stack, group: &str, provider: &str) {
-    // A conditional provider switches its group off with it.
+    // The group of a conditional provider has the same condition.
     let condition = stack
         .entry(API, provider)
         .and_then(|entry| entry.value.get("provider_id").cloned());

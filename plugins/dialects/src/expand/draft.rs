@@ -1,4 +1,4 @@
-//! A provider's configuration in the making: each field of the entry to the key that reads it.
+//! Builds a provider's configuration: maps each field of the entry to the provider's key.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::env::{self, Syntax};
 use crate::layout::Dialect;
 use crate::{endpoint, names};
 
-/// A provider's configuration in the making.
+/// A provider's configuration while it is built.
 pub(super) struct Draft<'r> {
     pub(super) dialect: &'static Dialect,
     pub(super) path: &'r str,
@@ -19,11 +19,11 @@ pub(super) struct Draft<'r> {
     pub(super) known: Option<Provider>,
     pub(super) config: Object,
     pub(super) wants: Vec<Variable>,
-    pub(super) notes: Diagnostics,
+    pub(super) diagnostics: Diagnostics,
 }
 
 impl Draft<'_> {
-    /// Endpoint, host and references to the keys that read them.
+    /// Maps endpoint, host and references to the provider's keys.
     pub(super) fn place(
         &mut self,
         address: Option<&str>,
@@ -41,8 +41,8 @@ impl Draft<'_> {
                 self.error(
                     "bad-variable",
                     field,
-                    format!("the variable name {variable:?} is never substituted by the server"),
-                    "tell the author of the operator",
+                    format!("the variable name {variable:?} is not substituted by the server"),
+                    "report this as a bug of the operator",
                 );
                 continue;
             }
@@ -93,8 +93,8 @@ impl Draft<'_> {
                 return self.error(
                     "bad-endpoint",
                     "endpoint",
-                    format!("{text:?} is no address: {why}"),
-                    "write it like http://host:8000",
+                    format!("{text:?} is not a valid address: {why}"),
+                    "use the form http://host:8000",
                 );
             }
             Err(_) => return self.set(key.to_owned(), Value::String(text.to_owned()), "endpoint"),
@@ -103,8 +103,8 @@ impl Draft<'_> {
             return self.error(
                 "secret-in-endpoint",
                 "endpoint",
-                "it holds a user name or a password",
-                "take them out, and refer to a Secret with apiKey or secretRefs",
+                "it must not contain a user name or a password",
+                "remove them, and reference a Secret with apiKey or secretRefs",
             );
         }
         if kind == EndpointKind::Host {
@@ -114,7 +114,7 @@ impl Draft<'_> {
             return self.error(
                 "no-scheme",
                 "endpoint",
-                format!("{text:?} has no scheme, and this release needs one"),
+                format!("{text:?} has no scheme, which this release requires"),
                 format!("write http://{text} or https://{text}"),
             );
         }
@@ -124,10 +124,7 @@ impl Draft<'_> {
                 self.warn(
                     "endpoint-path",
                     "endpoint",
-                    format!(
-                        "{} talks below /v1, so the server is told {full}",
-                        self.name
-                    ),
+                    format!("{} serves its API under /v1; using {full}", self.name),
                     format!("write endpoint: {full}"),
                 );
                 full
@@ -138,7 +135,7 @@ impl Draft<'_> {
                     "endpoint-path",
                     "endpoint",
                     format!(
-                        "{} adds /v1 itself in this release, so the server is told {bare}",
+                        "{} appends /v1 itself in this release; using {bare}",
                         self.name
                     ),
                     format!("write endpoint: {bare}"),
@@ -167,7 +164,10 @@ impl Draft<'_> {
             path => self.warn(
                 "endpoint-path",
                 "endpoint",
-                format!("{} takes a host and a port; {path:?} is dropped", self.name),
+                format!(
+                    "{} takes a host and a port only; {path:?} is ignored",
+                    self.name
+                ),
                 "move it to settings",
             ),
         }
@@ -184,7 +184,7 @@ impl Draft<'_> {
         self.error(
             "no-host-field",
             "host",
-            format!("{} takes no host in this release", self.name),
+            format!("{} has no host setting in this release", self.name),
             fix,
         );
     }
@@ -199,7 +199,7 @@ impl Draft<'_> {
             self.error(
                 "no-endpoint-field",
                 field,
-                format!("{} takes no endpoint in this release", self.name),
+                format!("{} has no endpoint setting in this release", self.name),
                 fix,
             );
         }
@@ -211,19 +211,19 @@ impl Draft<'_> {
         if found.is_none() {
             let fix = match self.known {
                 None => "use secretRefs with the key that the provider reads",
-                Some(_) => "remove it: the provider asks for none",
+                Some(_) => "remove it: the provider needs no credential",
             };
             self.error(
                 "no-credential-field",
                 "apiKey",
-                format!("{} takes no credential in this release", self.name),
+                format!("{} has no credential setting in this release", self.name),
                 fix,
             );
         }
         found.map(str::to_owned)
     }
 
-    /// A key that the user names; says so when the release does not read it.
+    /// Checks a key that the user sets, and reports it if the release does not read it.
     fn known_key(&mut self, key: &str, field: &str) -> String {
         let Some(known) = self.known else {
             return key.to_owned();
@@ -234,7 +234,7 @@ impl Draft<'_> {
                     "deprecated-setting",
                     field,
                     format!("{key:?} of {} is deprecated", self.name),
-                    "look for what replaces it in the provider's documentation",
+                    "see the provider's documentation for its replacement",
                 );
             }
             Some(_) => {}
@@ -252,7 +252,7 @@ impl Draft<'_> {
                     Unknown::Refused => self.error(
                         "unknown-setting",
                         field,
-                        format!("{dropped}, and refuses to start with it"),
+                        format!("{dropped}, and does not start with it"),
                         fix,
                     ),
                 }
@@ -261,7 +261,7 @@ impl Draft<'_> {
         key.to_owned()
     }
 
-    /// Settings are the user's last word, so they come last.
+    /// Applies the settings. They come last, because they take precedence.
     pub(super) fn merge_settings(&mut self, settings: Object) {
         for (key, value) in settings {
             let field = format!("settings.{key}");
@@ -272,7 +272,7 @@ impl Draft<'_> {
 
     fn set(&mut self, key: String, value: Value, field: &str) {
         if self.config.contains_key(&key) {
-            self.warn("set-twice", field, format!("it sets config.{key}, which another field of this provider sets too; this one wins"), "keep one of the two");
+            self.warn("set-twice", field, format!("it sets config.{key}, which another field of this provider also sets; this field takes precedence"), "remove one of the two");
         }
         self.config.insert(key, value);
     }
@@ -288,7 +288,7 @@ impl Draft<'_> {
         problem: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.notes.push(Diagnostic::error(
+        self.diagnostics.push(Diagnostic::error(
             code,
             format!("{}.{field}", self.path),
             problem,
@@ -303,7 +303,7 @@ impl Draft<'_> {
         problem: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.notes.push(Diagnostic::warning(
+        self.diagnostics.push(Diagnostic::warning(
             code,
             format!("{}.{field}", self.path),
             problem,

@@ -1,4 +1,4 @@
-//! A choice of storage in the two shapes that the dialects have.
+//! Writes the storage settings in the two layouts of the dialects.
 
 use llsd_adapter_sdk::documents::Object;
 use llsd_adapter_sdk::serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::layout::{Kind, Store};
 use crate::names;
 use llsd_adapter_sdk::Release;
 
-/// From 0.3: backends of this kind are replaced under their names, so that every store follows.
+/// From 0.3: replaces the backends of this kind under their names, which all stores refer to.
 pub(super) fn write_backend(
     stack: &mut Stack,
     kind: Kind,
@@ -27,11 +27,11 @@ pub(super) fn write_backend(
     };
     let backends = storage.entry("backends").or_insert_with(|| json!({}));
     let Some(backends) = backends.as_object_mut() else {
-        stack.notes.error(
+        stack.diagnostics.error(
             "malformed-base",
             "",
-            "storage.backends of the base configuration is no mapping",
-            "mend the base, or give another with spec.distribution.baseConfig",
+            "storage.backends of the base configuration is not a mapping",
+            "fix the base configuration, or provide another one with spec.distribution.baseConfig",
         );
         return;
     };
@@ -64,7 +64,7 @@ pub(super) fn write_backend(
     if had_storage {
         return;
     }
-    // A file without storage relies on the server's defaults, which name both backends.
+    // Without `storage` the server's defaults apply, which have both backends.
     let sqlite = Choice {
         engine: "sqlite",
         settings: Map::new(),
@@ -104,7 +104,7 @@ fn new_backend(kind: Kind, choice: &Choice, data_dir: &str) -> Value {
     Value::Object(backend)
 }
 
-/// Up to 0.2.24: the server's own store, and the store of every provider that has one.
+/// Up to 0.2.24: replaces the server's store, and the store of every provider that has one.
 pub(super) fn write_blocks(stack: &mut Stack, kind: Kind, choice: &Choice, data_dir: &str) {
     match kind {
         Kind::Kv => {
@@ -114,10 +114,10 @@ pub(super) fn write_blocks(stack: &mut Stack, kind: Kind, choice: &Choice, data_
         Kind::Sql
             if stack.dialect.text_version && !stack.is_from(Release::first(0, 2, 8), true) =>
         {
-            stack.notes.warning(
+            stack.diagnostics.warning(
                 "no-sql-storage",
                 "spec.storage.sql",
-                "this release keeps nothing in an SQL store",
+                "this release does not use an SQL store",
                 "remove it, or use llama-stack 0.2.8 or newer",
             )
         }
@@ -158,7 +158,7 @@ pub(super) fn write_blocks(stack: &mut Stack, kind: Kind, choice: &Choice, data_
     }
 }
 
-/// A sqlite store that is one already keeps its file.
+/// A store that already is sqlite keeps its file.
 fn replace(home: &mut Object, key: &str, choice: &Choice, block: Value) {
     let is_sqlite = home
         .get(key)

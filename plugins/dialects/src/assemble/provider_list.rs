@@ -1,4 +1,4 @@
-//! The APIs of a file in the making, and their providers.
+//! The APIs of the file and their providers.
 
 use llsd_adapter_sdk::documents::Object;
 use llsd_adapter_sdk::serde_json::Value;
@@ -15,14 +15,14 @@ impl Stack {
         self.lists(api) && self.entries(api).next().is_some()
     }
 
-    /// Whether `apis` holds an API, or holds all of them.
+    /// Whether `apis` contains an API, or is absent, which means all.
     fn lists(&self, api: &str) -> bool {
         self.apis
             .as_ref()
             .is_none_or(|apis| apis.iter().any(|entry| entry == api))
     }
 
-    /// Puts an API into `apis`, when that is a choice.
+    /// Adds an API to `apis`, if there is a list.
     pub(super) fn list(&mut self, api: &str) {
         if !self.lists(api)
             && let Some(apis) = &mut self.apis
@@ -31,8 +31,8 @@ impl Stack {
         }
     }
 
-    /// Leaves an API out, because of what stands at `path`.
-    pub(super) fn leave_out(&mut self, api: &str, path: &str) {
+    /// Removes an API, which the entry at `path` disables.
+    pub(super) fn disable_api(&mut self, api: &str, path: &str) {
         let with_providers = self
             .providers
             .iter()
@@ -47,12 +47,12 @@ impl Stack {
             entry != api && !apis::routing(api).iter().any(is_routing)
         });
         self.providers.retain(|(name, _)| name != api);
-        self.odd_providers.remove(api);
-        self.gone.push((api.to_owned(), None, path.to_owned()));
+        self.malformed_providers.remove(api);
+        self.disabled.push((api.to_owned(), None, path.to_owned()));
     }
 
-    /// Takes a provider out, because of what stands at `path`; says whether it was there.
-    pub(super) fn take_out(&mut self, api: &str, id: &str, path: &str) -> bool {
+    /// Removes a provider, which the entry at `path` disables. Returns whether it existed.
+    pub(super) fn remove_provider(&mut self, api: &str, id: &str, path: &str) -> bool {
         let Some((_, entries)) = self.providers.iter_mut().find(|(name, _)| name == api) else {
             return false;
         };
@@ -62,28 +62,28 @@ impl Stack {
         self.placed
             .retain(|(placed, placed_id)| placed != api || placed_id != id);
         if found {
-            self.gone
+            self.disabled
                 .push((api.to_owned(), Some(id.to_owned()), path.to_owned()));
         }
         found
     }
 
-    /// Where the resource left out an API, if it did.
-    pub(super) fn left_out(&self, api: &str) -> Option<&str> {
-        self.gone
+    /// The path that disables an API, if there is one.
+    pub(super) fn disabled_at(&self, api: &str) -> Option<&str> {
+        self.disabled
             .iter()
             .find(|(gone, id, _)| gone == api && id.is_none())
             .map(|(_, _, path)| path.as_str())
     }
 
-    /// Where the resource left out a provider, alone or with its API, if it did.
-    pub(super) fn left_out_provider(&self, api: &str, id: &str) -> Option<&str> {
+    /// The path that disables a provider or its API, if there is one.
+    pub(super) fn provider_disabled_at(&self, api: &str, id: &str) -> Option<&str> {
         let single = || {
-            self.gone
+            self.disabled
                 .iter()
                 .find(|(gone, gone_id, _)| gone == api && gone_id.as_deref() == Some(id))
         };
-        self.left_out(api)
+        self.disabled_at(api)
             .or_else(|| single().map(|(_, _, path)| path.as_str()))
     }
 
@@ -114,7 +114,7 @@ impl Stack {
         self.entries(api).find(|entry| entry.is(id))
     }
 
-    /// The ids of an API's providers that are there without further ado: the resource's, then the base's.
+    /// The ids of an API's unconditional providers: the resource's, then the base's.
     pub(super) fn ids(&self, api: &str) -> Vec<&str> {
         let mut ids: Vec<&str> = self.placed(api).collect();
         for entry in self.entries(api) {
@@ -127,7 +127,7 @@ impl Stack {
         ids
     }
 
-    /// The ids of the resource's own providers of an API, in its order.
+    /// The ids of the resource's providers of an API, in the order of the resource.
     pub(super) fn placed(&self, api: &str) -> impl Iterator<Item = &str> {
         self.placed
             .iter()
@@ -135,12 +135,12 @@ impl Stack {
             .map(|(_, id)| id.as_str())
     }
 
-    /// What the catalogue knows about an entry.
+    /// The catalogue line of an entry.
     pub(super) fn known(&self, api: &str, entry: &Entry) -> Option<Provider> {
         self.catalog.find(api, entry.provider_type())
     }
 
-    /// Puts a provider where the one with its id stands, or at the end; answers with what it replaced.
+    /// Replaces the provider with the same id, or appends. Returns what was replaced.
     pub(super) fn put(
         &mut self,
         api: &str,
@@ -164,7 +164,7 @@ impl Stack {
         }
         let (_, entries) = self.providers.get_mut(place)?;
         if let Some(at) = entries.iter().position(|entry| entry.is(id)) {
-            // The server takes the last of several with one id, so only one may stay.
+            // The server uses the last of several with one id, so only one is kept.
             let mut place = 0;
             entries.retain(|entry| {
                 place += 1;
@@ -188,8 +188,8 @@ impl Stack {
         None
     }
 
-    /// Resources that rely on there being one provider, once there are two: the server could not
-    /// choose any more.
+    /// Sets the provider of resources that relied on a single provider: with two, the server could not
+    /// choose.
     fn pin_resources(&mut self, api: &str, provider: &str) {
         for kind in ["models", "shields"] {
             if apis::of_resource(kind) != Some(api) {
