@@ -1,97 +1,124 @@
-//! A CycloneDX bill of materials: the crates inside the binary, from cargo's own resolution.
+//! The software bill of materials (SBOM): the crates inside the binary, in CycloneDX format.
+//!
+//! In: the output of `cargo metadata`. Out: JSON without a timestamp and serial number, so that equal
+//! lock files give equal bytes. `cargo-cyclonedx` cannot be used: its references contain the absolute
+//! path of the checkout, and it writes a file beside every manifest of the workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use anyhow::{Context, bail, ensure};
+use cyclonedx_bom::models::component::Classification;
+use cyclonedx_bom::models::dependency::{Dependencies, Dependency};
+use cyclonedx_bom::models::license::{LicenseChoice, Licenses};
+use cyclonedx_bom::prelude::{
+    Bom, Component, Components, Metadata, Purl, SpdxExpression, SpecVersion, Validate,
+};
+use serde_json::Value;
 
 use xtask::shell;
 
 /// The crate whose binary is shipped.
 const SHIPPED: &str = "llsd";
+/// The newest version of the specification that `cyclonedx-bom` can write.
+const SPEC_VERSION: SpecVersion = SpecVersion::V1_5;
 
-/// What `cargo metadata` says about the locked workspace.
+/// Runs `cargo metadata` on the locked workspace.
 pub fn metadata() -> anyhow::Result<Value> {
     let output = shell::cargo(&["metadata", "--format-version=1", "--locked"]).output()?;
     if !output.status.success() {
         bail!(
-            "cargo metadata: {}",
+            "cargo metadata failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The version of what is shipped.
+/// The version of the shipped crate.
 pub fn version(metadata: &Value) -> anyhow::Result<String> {
     let package = packages(metadata).find(|package| package["name"] == SHIPPED);
     let version = package.and_then(|package| package["version"].as_str());
-    Ok(version.context("the workspace holds no llsd")?.to_owned())
+    Ok(version
+        .context("the workspace has no package llsd")?
+        .to_owned())
 }
 
-/// The bill, the same bytes for the same lock file.
-///
-/// What only builds or tests something is left out; what only another platform needs is not.
+/// The SBOM as JSON. Build and dev dependencies are left out; dependencies of other platforms are
+/// included.
 pub fn cyclonedx(metadata: &Value) -> anyhow::Result<String> {
     let by_id: BTreeMap<&str, &Value> = packages(metadata)
         .filter_map(|package| Some((package["id"].as_str()?, package)))
         .collect();
     let nodes = metadata["resolve"]["nodes"]
         .as_array()
-        .context("nothing was resolved")?;
+        .context("cargo metadata returned no dependency graph")?;
     let depends_on: BTreeMap<&str, Vec<&str>> = nodes
         .iter()
-        .filter_map(|node| Some((node["id"].as_str()?, shipped_dependencies(node))))
+        .filter_map(|node| Some((node["id"].as_str()?, normal_dependencies(node))))
         .collect();
     let root = by_id
         .iter()
         .find(|(_, package)| package["name"] == SHIPPED)
         .map(|(id, _)| *id)
-        .context("the workspace holds no llsd")?;
+        .context("the workspace has no package llsd")?;
 
     let mut reached = BTreeSet::new();
-    let mut waiting = vec![root];
-    while let Some(id) = waiting.pop() {
+    let mut queue = vec![root];
+    while let Some(id) = queue.pop() {
         if reached.insert(id) {
-            waiting.extend(depends_on.get(id).into_iter().flatten());
+            queue.extend(depends_on.get(id).into_iter().flatten());
         }
     }
-    let components: BTreeMap<String, Value> = reached
-        .iter()
-        .filter(|id| **id != root)
-        .filter_map(|id| by_id.get(id))
-        .map(|package| (purl(package), component(package, "library")))
-        .collect();
-    let dependencies: BTreeMap<String, Vec<String>> = reached
-        .iter()
-        .map(|id| {
-            let direct = depends_on.get(id).into_iter().flatten();
-            let mut direct: Vec<String> = direct.map(|id| purl(by_id[id])).collect();
-            direct.sort();
-            direct.dedup();
-            (purl(by_id[id]), direct)
-        })
-        .collect();
-    let bill = json!({
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": { "component": component(by_id[root], "application") },
-        "components": components.into_values().collect::<Vec<_>>(),
-        "dependencies": dependencies
-            .into_iter()
-            .map(|(crate_, direct)| json!({ "ref": crate_, "dependsOn": direct }))
-            .collect::<Vec<_>>(),
-    });
-    Ok(serde_json::to_string_pretty(&bill)? + "\n")
+    let mut components = BTreeMap::new();
+    let mut dependencies = BTreeMap::new();
+    for id in reached {
+        let reference = purl(by_id[id])?.to_string();
+        let direct = depends_on.get(id).into_iter().flatten();
+        let direct: BTreeSet<String> = direct
+            .map(|id| Ok(purl(by_id[id])?.to_string()))
+            .collect::<anyhow::Result<_>>()?;
+        dependencies.insert(reference.clone(), direct);
+        if id != root {
+            let library = component(by_id[id], Classification::Library)?;
+            components.insert(reference, library);
+        }
+    }
+    let dependency = |(dependency_ref, direct): (String, BTreeSet<String>)| Dependency {
+        dependency_ref,
+        dependencies: direct.into_iter().collect(),
+    };
+    let application = component(by_id[root], Classification::Application)?;
+    to_json(Bom {
+        serial_number: None,
+        metadata: Some(Metadata {
+            component: Some(application),
+            ..Metadata::default()
+        }),
+        components: Some(Components(components.into_values().collect())),
+        dependencies: Some(Dependencies(
+            dependencies.into_iter().map(dependency).collect(),
+        )),
+        ..Bom::default()
+    })
+}
+
+fn to_json(bom: Bom) -> anyhow::Result<String> {
+    let validation = bom.validate_version(SPEC_VERSION);
+    ensure!(
+        validation.passed(),
+        "the SBOM is not valid CycloneDX: {validation:?}"
+    );
+    let mut json = Vec::new();
+    bom.output_as_json(&mut json, SPEC_VERSION)?;
+    Ok(String::from_utf8(json)? + "\n")
 }
 
 fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
     metadata["packages"].as_array().into_iter().flatten()
 }
 
-/// Dependencies that end up in the binary.
-fn shipped_dependencies(node: &Value) -> Vec<&str> {
+/// The dependencies of a package that end up in the binary.
+fn normal_dependencies(node: &Value) -> Vec<&str> {
     let is_normal = |dependency: &&Value| {
         let kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
         kinds.into_iter().any(|kind| kind["kind"].is_null())
@@ -103,30 +130,34 @@ fn shipped_dependencies(node: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn component(package: &Value, kind: &str) -> Value {
-    let mut component = json!({
-        "type": kind,
-        "bom-ref": purl(package),
-        "name": package["name"],
-        "version": package["version"],
-        "purl": purl(package),
-    });
-    if let Some(licence) = package["license"].as_str() {
-        // Some crates write the choice with a slash, which is no SPDX expression.
-        let expression = licence.replace('/', " OR ");
-        component["licenses"] = json!([{ "expression": expression }]);
+fn component(package: &Value, classification: Classification) -> anyhow::Result<Component> {
+    let purl = purl(package)?;
+    let text = |key: &str| package[key].as_str().unwrap_or_default();
+    let mut component = Component::new(
+        classification,
+        text("name"),
+        text("version"),
+        Some(purl.to_string()),
+    );
+    if let Some(license) = package["license"].as_str() {
+        // Some crates separate alternatives with a slash, which SPDX does not allow.
+        let expression = SpdxExpression::parse_lax(license.to_owned())
+            .with_context(|| format!("{purl}: {license:?} is not an SPDX expression"))?;
+        component.licenses = Some(Licenses(vec![LicenseChoice::Expression(expression)]));
     }
-    component
+    component.purl = Some(purl);
+    Ok(component)
 }
 
-fn purl(package: &Value) -> String {
+fn purl(package: &Value) -> anyhow::Result<Purl> {
     let text = |key: &str| package[key].as_str().unwrap_or_default();
-    format!("pkg:cargo/{}@{}", text("name"), text("version"))
+    Ok(Purl::new("cargo", text("name"), text("version"))?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn sample() -> Value {
         let package = |name: &str, licence: Option<&str>| json!({ "id": name, "name": name, "version": "1.0.0", "license": licence });
@@ -151,16 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn the_bill_lists_what_is_inside_the_binary_and_nothing_else() {
-        let bill: Value = serde_json::from_str(&cyclonedx(&sample()).unwrap()).unwrap();
-        let components = bill["components"].as_array().unwrap();
+    fn the_sbom_lists_the_crates_of_the_binary_only() {
+        let sbom: Value = serde_json::from_str(&cyclonedx(&sample()).unwrap()).unwrap();
+        let components = sbom["components"].as_array().unwrap();
         let names: Vec<&str> = components
             .iter()
             .filter_map(|one| one["name"].as_str())
             .collect();
         assert_eq!(names, ["deeper", "inside"]);
         assert_eq!(
-            bill["metadata"]["component"]["purl"],
+            sbom["metadata"]["component"]["purl"],
             "pkg:cargo/llsd@1.0.0"
         );
         assert_eq!(
@@ -168,8 +199,26 @@ mod tests {
             "MIT OR Apache-2.0"
         );
         assert_eq!(
-            bill["dependencies"][1],
+            sbom["dependencies"][1],
             json!({ "ref": "pkg:cargo/inside@1.0.0", "dependsOn": ["pkg:cargo/deeper@1.0.0"] })
         );
+    }
+
+    #[test]
+    fn the_sbom_is_reproducible() {
+        let json = cyclonedx(&sample()).unwrap();
+        assert_eq!(json, cyclonedx(&sample()).unwrap());
+        let sbom: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(sbom.get("serialNumber"), None);
+        assert_eq!(sbom["metadata"].get("timestamp"), None);
+    }
+
+    #[test]
+    fn the_sbom_of_this_workspace_is_valid_and_independent_of_its_directory() {
+        let json = cyclonedx(&metadata().unwrap()).unwrap();
+        assert!(json.contains("pkg:cargo/wasmtime@"));
+        assert!(!json.contains("pkg:cargo/tempfile@"), "a dev dependency");
+        let root = shell::root().canonicalize().unwrap();
+        assert!(!json.contains(root.to_str().unwrap()));
     }
 }
