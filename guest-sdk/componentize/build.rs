@@ -8,8 +8,8 @@ use std::path::Path;
 use llsd_wasm_target::Toolchain;
 
 fn main() {
-    // An empty set would rerun the script whenever a file of the package changes; a target that
-    // was removed later is found by `llsd_componentize::build`.
+    // Without this line, cargo would rerun the script whenever a file of the package changes. A target
+    // that is removed later is reported by `llsd_componentize::build`.
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTUP_TOOLCHAIN");
     let checked = match Toolchain::of(&Toolchain::rustc(), Path::new(".")) {

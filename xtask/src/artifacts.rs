@@ -1,14 +1,15 @@
-//! The program `xtask-artifacts`: tasks that make files, and need more libraries than xtask has.
+//! Runs `xtask-artifacts`, the program for tasks that create files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::shell;
 
-/// The program, ready to be called.
+/// The built program.
 pub struct Artifacts(());
 
-/// Builds the program, with the features that the whole workspace has.
+/// Builds the program with `--workspace`, so that dependencies are built with the same features as
+/// for everything else.
 pub fn build() -> anyhow::Result<Artifacts> {
     shell::step(
         "build xtask-artifacts",
@@ -23,26 +24,26 @@ pub fn build() -> anyhow::Result<Artifacts> {
     Ok(Artifacts(()))
 }
 
-/// The program as it was built together with the tests.
+/// The program, which was already built together with the tests.
 pub fn built() -> Artifacts {
     Artifacts(())
 }
 
 impl Artifacts {
-    /// Builds every component, and returns their folder.
+    /// Builds every plugin, and returns the directory of the components.
     pub fn plugins(&self) -> anyhow::Result<PathBuf> {
-        shell::step("adapters as components", command().arg("plugins"))?;
+        shell::step("build the plugins", command().arg("plugins"))?;
         Ok(shell::root().join("target/plugins"))
     }
 
-    /// Rewrites the generated files, or fails when one of them is out of date.
+    /// Writes the generated files. With `check`, fails if one of them is out of date.
     pub fn generate(&self, check: bool) -> anyhow::Result<()> {
         let mut generate = command();
         generate.arg("generate").args(check.then_some("--check"));
         shell::step("generated files", &mut generate)
     }
 
-    /// Makes the release archive with `binary` in it.
+    /// Creates the release archive with `binary`.
     pub fn package(&self, binary: &Path) -> anyhow::Result<()> {
         let mut package = command();
         package.arg("package").arg("--binary").arg(binary);

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: ratios measured side by side in one run.
+//! `cargo xtask bench`: runs the benchmarks, which measure ratios within one run.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::control_plane::Testbed;
 use crate::{artifacts, shell};
 
-/// Measures generation.
+/// Measures generation in the sandbox and natively.
 pub fn generation() -> anyhow::Result<()> {
     let plugins = artifacts::build()?.plugins()?;
     let folder = build()?;
@@ -17,12 +17,12 @@ pub fn generation() -> anyhow::Result<()> {
     shell::step("generation", &mut bench)
 }
 
-/// Measures the operator on a control plane of its own; `options` are those of the program.
+/// Measures the operator on a new control plane. `options` are passed to the benchmark.
 pub fn operator(options: &[String]) -> anyhow::Result<()> {
     on_control_plane("operator", options)
 }
 
-/// Measures conversion and admission on a control plane of their own.
+/// Measures conversion and admission on a new control plane.
 pub fn webhooks() -> anyhow::Result<()> {
     on_control_plane("webhooks", &[])
 }
@@ -39,7 +39,7 @@ fn on_control_plane(what: &str, options: &[String]) -> anyhow::Result<()> {
     shell::step(what, &mut bench)
 }
 
-/// Builds for release, and gives the folder of the programs.
+/// Builds for release, and returns the directory of the programs.
 fn build() -> anyhow::Result<PathBuf> {
     let release = [
         "build",

@@ -1,14 +1,15 @@
-//! Which crates must stay out of which of ours.
+//! Checks that the core does not depend on crates for I/O.
 
 use anyhow::{Context, ensure};
 
 use crate::shell;
 
-/// The core is a function of its arguments: nothing in it can wait, run a plugin or ask a cluster.
+/// The pure core. Its output depends on its arguments only: no waiting, no plugins, no cluster.
 const CORE: [&str; 2] = ["llsd-api", "llsd-render"];
-const SHELL: [&str; 4] = ["tokio", "wasmtime", "kube-client", "reqwest"];
+/// Crates that the core must not depend on.
+const FORBIDDEN: [&str; 4] = ["tokio", "wasmtime", "kube-client", "reqwest"];
 
-/// Fails when a crate of the core depends, at any depth, on one that only the shell may use.
+/// Fails if a crate of the core depends on a forbidden crate, directly or indirectly.
 pub fn check() -> anyhow::Result<()> {
     for package in CORE {
         let output = shell::cargo(&[
@@ -21,20 +22,20 @@ pub fn check() -> anyhow::Result<()> {
             "none",
         ])
         .output()
-        .context("could not run cargo tree")?;
+        .context("failed to run cargo tree")?;
         ensure!(
             output.status.success(),
-            "cargo tree --package {package}: {}",
+            "cargo tree --package {package} failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         let tree = String::from_utf8(output.stdout)?;
         let crates = tree.lines().filter_map(|line| line.split(' ').next());
-        let intruders: Vec<_> = crates.filter(|name| SHELL.contains(name)).collect();
+        let found: Vec<_> = crates.filter(|name| FORBIDDEN.contains(name)).collect();
         ensure!(
-            intruders.is_empty(),
-            "{package} belongs to the pure core and depends on {}; see `cargo tree --package {package} --invert {}`",
-            intruders.join(", "),
-            intruders[0]
+            found.is_empty(),
+            "{package} is part of the pure core and must not depend on {}; see `cargo tree --package {package} --invert {}`",
+            found.join(", "),
+            found[0]
         );
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `cargo xtask control-plane`: the Kubernetes control plane that tests run against.
 //!
-//! The work is done by the `testbed` program of `tests/testbed`; here it is only called, so that
-//! this crate stays quick to build.
+//! Runs the program `testbed` of `tests/testbed`. It is not a dependency, so that xtask compiles
+//! quickly.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,16 +13,17 @@ use anyhow::{Context, bail};
 
 use crate::shell;
 
-/// The programs that tests start, by name; `kube-apiserver-oldest` is that of the oldest release.
+/// The programs that tests start, by name. `kube-apiserver-oldest` is of the oldest supported release.
 pub type ControlPlaneBinaries = BTreeMap<String, PathBuf>;
 
-/// The program `testbed`, ready to be called.
+/// The built program `testbed`.
 pub struct Testbed<'a> {
     cache: &'a Path,
 }
 
 impl<'a> Testbed<'a> {
-    /// Builds the program, with the features that the whole workspace has.
+    /// Builds the program with `--workspace`, so that dependencies are built with the same features as
+    /// for everything else.
     pub fn build(cache: &'a Path) -> anyhow::Result<Self> {
         run(&mut shell::cargo(&[
             "build",
@@ -34,24 +35,23 @@ impl<'a> Testbed<'a> {
         Ok(Self { cache })
     }
 
-    /// The program as it was built together with the tests: their features are others, so that
-    /// building it once more would build its dependencies once more.
+    /// The program, which was already built together with the tests. Tests enable more features, so
+    /// that building it again would build its dependencies again.
     pub fn built(cache: &'a Path) -> Self {
         Self { cache }
     }
 
-    /// Builds every program that is not in the cache yet, with progress on stderr.
+    /// Builds every program that is not in the cache. Progress is printed to stderr.
     pub fn ensure_control_plane(&self) -> anyhow::Result<ControlPlaneBinaries> {
         let output = self
             .command(["build"])
             .stderr(Stdio::inherit())
             .output()
-            .context("could not start the testbed")?;
+            .context("failed to start the testbed")?;
         if !output.status.success() {
-            bail!("the control plane could not be built: {}", output.status);
+            bail!("failed to build the control plane ({})", output.status);
         }
-        let lines =
-            String::from_utf8(output.stdout).context("testbed printed something unreadable")?;
+        let lines = String::from_utf8(output.stdout).context("testbed printed invalid UTF-8")?;
         let path_of = |line: &str| {
             let (name, path) = line.split_once('=')?;
             Some((name.to_owned(), PathBuf::from(path)))
@@ -59,26 +59,26 @@ impl<'a> Testbed<'a> {
         Ok(lines.lines().filter_map(path_of).collect())
     }
 
-    /// Starts a control plane of the newest release that stays until [`down`](Self::down), and
-    /// prints its variables.
+    /// Starts a control plane of the newest release, which runs until [`down`](Self::down), and prints
+    /// its environment variables.
     pub fn up(&self) -> anyhow::Result<()> {
         run(&mut self.command(["up"]))
     }
 
-    /// Stops what [`up`](Self::up) started.
+    /// Stops the control plane that [`up`](Self::up) started.
     pub fn down(&self) -> anyhow::Result<()> {
         run(&mut self.command(["down"]))
     }
 
-    /// Prints the variables of what [`up`](Self::up) started, for
+    /// Prints the environment variables of the control plane that [`up`](Self::up) started, for
     /// `eval "$(cargo xtask control-plane env)"`.
     pub fn env(&self) -> anyhow::Result<()> {
         run(&mut self.command(["env"]))
     }
 
-    /// `command`, changed to run with one control plane of each release, which end when it does.
+    /// Wraps `command`, so that it runs with a control plane of the newest and of the oldest release.
     ///
-    /// Tests find them through `LLSD_TESTBED` and `LLSD_TESTBED_OLDEST`.
+    /// Tests find them in `LLSD_TESTBED` and `LLSD_TESTBED_OLDEST`. They stop when the command ends.
     pub fn with_control_planes(&self, command: &Command) -> Command {
         let mut run = self.command(["run", "--release", "newest", "--release", "oldest", "--"]);
         run.arg(command.get_program()).args(command.get_args());
@@ -91,13 +91,13 @@ impl<'a> Testbed<'a> {
         run
     }
 
-    /// Becomes a playground with these samples, until Ctrl-C; comes back only when it cannot. As a
-    /// process of its own the playground would still be clearing up when this one has ended.
+    /// Replaces this process by the playground with these samples, which runs until Ctrl-C. Returns only
+    /// if that fails. As a child process, the playground would still clean up after xtask has ended.
     pub fn playground(&self, samples: &[&str]) -> anyhow::Error {
         let mut playground = self.command(["playground", "--llsd"]);
         playground.arg(shell::target().join("debug/llsd"));
         playground.args(samples);
-        anyhow::Error::new(playground.exec()).context("could not start the testbed")
+        anyhow::Error::new(playground.exec()).context("failed to start the testbed")
     }
 
     fn command<'b>(&self, arguments: impl IntoIterator<Item = &'b str>) -> Command {
@@ -111,9 +111,11 @@ impl<'a> Testbed<'a> {
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().context("could not start it")?;
+    let status = command
+        .status()
+        .with_context(|| format!("failed to start {command:?}"))?;
     if !status.success() {
-        bail!("{command:?}: {status}");
+        bail!("{command:?} failed ({status})");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask coverage`: which lines of the API and of the pure core their own tests reach.
+//! `cargo xtask coverage`: measures the line coverage of the API and the pure core by their own tests.
 //!
-//! Not part of `cargo xtask test`, because instrumented code needs a build of its own.
+//! Not part of `cargo xtask test`, because instrumented code needs a separate build.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,22 +10,22 @@ use anyhow::{bail, ensure};
 
 use crate::{shell, tools};
 
-/// What is measured, by folder, and the least share of lines in percent.
+/// The measured parts, with the minimum line coverage in percent.
 const PARTS: [Part; 3] = [
     Part {
         name: "conversion",
         prefix: "host/api/src/conversion",
-        least: 100.0,
+        minimum: 100.0,
     },
     Part {
         name: "host/api",
         prefix: "host/api/src/",
-        least: 90.0,
+        minimum: 90.0,
     },
     Part {
         name: "host/render",
         prefix: "host/render/src/",
-        least: 90.0,
+        minimum: 90.0,
     },
 ];
 
@@ -35,13 +35,13 @@ const PACKAGES: [&str; 4] = ["--package", "llsd-api", "--package", "llsd-render"
 struct Part {
     name: &'static str,
     prefix: &'static str,
-    least: f64,
+    minimum: f64,
 }
 
-/// By file below the checkout, how often each line ran.
+/// How often each line ran, by file in the checkout.
 type Lines = BTreeMap<String, BTreeMap<u32, u64>>;
 
-/// Measures, prints, and fails when a part has too little.
+/// Measures and prints the coverage. Fails if a part is below its minimum.
 pub fn run() -> anyhow::Result<()> {
     let program = tools::ensure_llvm_cov(&shell::cache()?)?;
     let folder = shell::target().join("coverage");
@@ -56,24 +56,24 @@ pub fn run() -> anyhow::Result<()> {
         .env("CARGO_TARGET_DIR", &folder)
         .current_dir(shell::root());
     shell::step("instrumented tests", &mut measure)?;
-    // The compiler writes paths without the `..` that ours has.
+    // The compiler writes canonical paths.
     let root = shell::root().canonicalize()?;
-    let mut lines = read(&std::fs::read_to_string(&report)?, &root);
+    let mut lines = parse(&std::fs::read_to_string(&report)?, &root);
     for (file, lines) in &mut lines {
-        drop_inner_tests(lines, &std::fs::read_to_string(root.join(file))?);
+        remove_unit_tests(lines, &std::fs::read_to_string(root.join(file))?);
     }
-    judge(&lines)
+    check(&lines)
 }
 
-/// Reads `lcov` text; files outside the checkout and files of tests do not count.
-fn read(lcov: &str, root: &Path) -> Lines {
+/// Parses an lcov report. Files outside the checkout and test files are skipped.
+fn parse(lcov: &str, root: &Path) -> Lines {
     let mut all = Lines::new();
     let mut file = None;
     for line in lcov.lines() {
         if let Some(path) = line.strip_prefix("SF:") {
             let inside = Path::new(path).strip_prefix(root).ok();
             file = inside
-                .filter(|path| !is_of_tests(path))
+                .filter(|path| !is_test_file(path))
                 .map(|path| path.display().to_string());
         } else if let (Some(file), Some(data)) = (&file, line.strip_prefix("DA:")) {
             let mut numbers = data.split(',').map(str::parse::<u64>);
@@ -86,24 +86,24 @@ fn read(lcov: &str, root: &Path) -> Lines {
     all
 }
 
-/// Tests stand at the end of what they test, and reach themselves.
-fn drop_inner_tests(lines: &mut BTreeMap<u32, u64>, source: &str) {
+/// Removes the lines of the unit tests at the end of a file. They always run.
+fn remove_unit_tests(lines: &mut BTreeMap<u32, u64>, source: &str) {
     let before_tests = source.lines().take_while(|line| *line != "#[cfg(test)]");
     let last = before_tests.count();
     lines.retain(|number, _| *number as usize <= last);
 }
 
-fn is_of_tests(path: &Path) -> bool {
+fn is_test_file(path: &Path) -> bool {
     let mut parts = path.components().map(|part| part.as_os_str());
     parts.any(|part| part == "tests" || part == "tests.rs")
 }
 
-fn judge(lines: &Lines) -> anyhow::Result<()> {
+fn check(lines: &Lines) -> anyhow::Result<()> {
     let mut low = Vec::new();
     for Part {
         name,
         prefix,
-        least,
+        minimum,
     } in PARTS
     {
         let files = || lines.iter().filter(|(file, _)| file.starts_with(prefix));
@@ -111,10 +111,10 @@ fn judge(lines: &Lines) -> anyhow::Result<()> {
         let (reached, total) = counts.fold((0_u32, 0_u32), |(reached, total), count| {
             (reached + u32::from(*count > 0), total + 1)
         });
-        ensure!(total > 0, "{name}: nothing was measured");
+        ensure!(total > 0, "{name}: no lines were measured");
         let share = 100.0 * f64::from(reached) / f64::from(total);
-        println!("{name:<12} {share:6.2} %  {reached} of {total} lines, at least {least} % wanted");
-        if share < least {
+        println!("{name:<12} {share:6.2} %  {reached} of {total} lines, minimum {minimum} %");
+        if share < minimum {
             low.push(name);
             for (file, lines) in files() {
                 let missed: Vec<String> = lines
@@ -129,7 +129,7 @@ fn judge(lines: &Lines) -> anyhow::Result<()> {
         }
     }
     if !low.is_empty() {
-        bail!("too few lines are reached in {}", low.join(", "));
+        bail!("the coverage is too low in {}", low.join(", "));
     }
     Ok(())
 }
@@ -145,8 +145,8 @@ mod tests {
                         SF:/here/host/api/src/a.rs\nDA:2,1\nend_of_record\n";
 
     #[test]
-    fn counts_of_one_line_add_up_and_others_files_do_not_count() {
-        let lines = read(LCOV, Path::new("/here"));
+    fn counts_of_a_line_are_added_and_other_files_are_skipped() {
+        let lines = parse(LCOV, Path::new("/here"));
         let expected = BTreeMap::from([(1, 2), (2, 1)]);
         assert_eq!(
             lines,
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn tests_inside_a_file_do_not_count() {
+    fn unit_tests_are_not_counted() {
         let mut lines = BTreeMap::from([(1, 1), (2, 0), (5, 1)]);
-        drop_inner_tests(
+        remove_unit_tests(
             &mut lines,
             "fn a() {}\nfn b() {}\n\n#[cfg(test)]\nmod tests {}\n",
         );

@@ -1,5 +1,4 @@
-//! What `xtask` and `xtask-artifacts` share: running programs, the folders of the workspace, and how
-//! a task ends.
+//! Shared by `xtask` and `xtask-artifacts`: running programs, directories, and error messages.
 
 pub mod report;
 pub mod shell;

@@ -1,4 +1,4 @@
-//! `cargo xtask <task>`: everything that is done to this repository, by hand or by CI.
+//! `cargo xtask <task>`: the tasks of this repository, for developers and CI.
 
 mod artifacts;
 mod bench;
@@ -20,11 +20,11 @@ use xtask::{report, shell};
 
 use prerequisites::{CLIPPY, LLVM_TOOLS, Needs, RUSTFMT};
 
-/// Tasks of the llsd workspace.
+/// Build, test and package llsd
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
-    /// Check what the task needs, install what rustup can install, and stop
+    /// Only check the prerequisites of the task, and install those that rustup can install
     #[arg(long)]
     prerequisites: bool,
     #[command(subcommand)]
@@ -33,46 +33,46 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Show the main job: a sample resource becomes a server configuration, offline
+    /// Generate the server configuration of a sample resource, without a cluster
     Demo(Programs),
-    /// Try it: a control plane, a registry, the operator and sample resources, until Ctrl-C
+    /// Run a control plane, a registry and the operator with sample resources, until Ctrl-C
     Up(Programs),
-    /// Run every test; fetches and builds what it needs into a cache outside the checkout
+    /// Run every test; programs for the tests are built into a cache outside the checkout
     Test,
-    /// Measure generation in the sandbox beside native code, and how soon a plugin is ready
+    /// Measure generation in the sandbox and natively, and the time to load a plugin
     Bench {
-        /// Measure something else
+        /// Run another benchmark
         #[command(subcommand)]
         what: Option<Bench>,
     },
-    /// Print which lines of the API and of the pure core their tests reach; fail when too few
+    /// Measure the line coverage of host/api and host/render; fail if it is too low
     Coverage,
-    /// Build every adapter to target/plugins/<name>.wasm
+    /// Build every plugin to target/plugins/<name>.wasm
     Plugins,
-    /// Start, stop or describe a control plane of the newest Kubernetes release
+    /// Start or stop a control plane of the newest Kubernetes release, or print its variables
     ControlPlane {
-        /// What to do with it
+        /// Action
         #[arg(value_enum)]
         action: Action,
     },
-    /// Make the release archive: binary, manifests, chart, plugins, checksums and bill of materials
+    /// Create the release archive with its SBOM and checksums in target/package
     Package {
-        /// Pack this binary instead of building one for release
+        /// Pack this llsd binary instead of building one
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
     },
-    /// Install the real server packages, and prove the validator on them
+    /// Install the real server packages, and test the validator with them
     Oracle,
-    /// Rewrite the generated files; with --check, fail when one of them is out of date
+    /// Write the generated files
     Generate {
-        /// Change nothing; fail on a difference
+        /// Write nothing; fail if a file is out of date
         #[arg(long)]
         check: bool,
     },
 }
 
 impl Task {
-    /// As it is typed.
+    /// The name on the command line.
     fn name(&self) -> &'static str {
         match self {
             Self::Demo(_) => "demo",
@@ -88,7 +88,7 @@ impl Task {
         }
     }
 
-    /// What the task needs. Sizes were measured after a first run and rounded up.
+    /// The prerequisites of the task. Sizes were measured after a first run and rounded up.
     fn needs(&self) -> Needs {
         let builds_adapters = Needs {
             wasm_target: true,
@@ -130,33 +130,33 @@ impl Task {
     }
 }
 
-/// Which programs to use.
+/// Options of `demo` and `up`.
 #[derive(clap::Args)]
 struct Programs {
-    /// Those of the last build; nothing is built
+    /// Use the programs of the last build instead of building
     #[arg(long)]
     built: bool,
 }
 
 #[derive(Subcommand)]
 enum Bench {
-    /// What a fleet of resources costs the operator, on a control plane of its own
+    /// Measure the operator with many resources, on a new control plane
     Operator {
-        /// Options of the measurement: -n NUMBER, --generated, --rest SECONDS
+        /// Options of the benchmark: -n NUMBER, --generated, --rest SECONDS
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// How long an API server waits for conversion and admission, on a control plane of their own
+    /// Measure the latency of conversion and admission, on a new control plane
     Webhooks,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Action {
-    /// Build what is missing, start it, and leave it running
+    /// Build the programs that are missing, and start the control plane
     Up,
-    /// Stop it
+    /// Stop the control plane
     Down,
-    /// Print its variables
+    /// Print its environment variables
     Env,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask oracle`: the real server packages that generated configurations are checked with.
+//! `cargo xtask oracle`: installs the real server packages, which validate generated configurations.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,17 +7,17 @@ use anyhow::Context;
 
 use crate::{prerequisites, shell};
 
-/// What tests need to know about the installed releases.
+/// Paths of the installed releases.
 pub struct OraclePaths {
-    /// A Python environment for each release.
+    /// The directory with a Python environment for each release.
     pub venvs: PathBuf,
-    /// `validate_config.py`, `run_server.py` and `fake_vllm.py`.
+    /// The directory of `validate_config.py`, `run_server.py` and `fake_vllm.py`.
     pub scripts: PathBuf,
     /// The Python 3.12 that was found.
     pub python: PathBuf,
 }
 
-/// Installs every release that is not in the cache yet, with progress.
+/// Installs every release that is not in the cache. Prints progress.
 pub fn ensure_oracle(cache: &Path) -> anyhow::Result<OraclePaths> {
     let scripts = shell::root().join("tests/oracle");
     let python = prerequisites::find_python()
@@ -35,12 +35,12 @@ pub fn ensure_oracle(cache: &Path) -> anyhow::Result<OraclePaths> {
     })
 }
 
-/// Proves the validator on files whose verdict is known.
+/// Tests the validator with files whose result is known.
 pub fn selftest(paths: &OraclePaths) -> anyhow::Result<()> {
     let mut selftest = Command::new(&paths.python);
     selftest
         .arg(paths.scripts.join("selftest.py"))
         .arg("--venvs")
         .arg(&paths.venvs);
-    shell::step("the validator against what is known", &mut selftest)
+    shell::step("self-test of the validator", &mut selftest)
 }

@@ -1,7 +1,7 @@
-//! What a task needs from the machine, checked before anything is compiled.
+//! Checks the prerequisites of a task before anything is compiled.
 //!
-//! In: the needs of a task. Out: nothing, or one error that lists everything that is missing, each
-//! with its fix. What rustup can install for the toolchain in use is installed here.
+//! In: the prerequisites of a task. Out: one error that lists everything that is missing, each with its
+//! fix. Targets and components of the Rust toolchain are installed with rustup.
 
 mod go;
 mod python;
@@ -16,7 +16,7 @@ use crate::shell;
 
 pub use python::find as find_python;
 
-/// What a task needs.
+/// The prerequisites of a task.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Needs {
     /// The Rust target that adapters are compiled for.
@@ -29,7 +29,7 @@ pub struct Needs {
     pub python: bool,
     /// Space for the first build in cargo's target folder.
     pub target_gib: u64,
-    /// Space for what is kept outside the checkout.
+    /// Space for the cache outside the checkout.
     pub cache_gib: u64,
     /// Memory that compilers and tests use at the same time.
     pub memory_gib: u64,
@@ -40,7 +40,7 @@ pub struct Needs {
 pub struct Component {
     /// Name for `rustup component add`.
     pub name: &'static str,
-    /// A program of it.
+    /// One of its programs.
     pub program: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub const LLVM_TOOLS: Component = Component {
     program: "llvm-cov",
 };
 
-/// One thing that is missing, and what to do about it.
+/// A missing prerequisite and its fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Missing {
     what: String,
@@ -76,7 +76,7 @@ impl Missing {
     }
 }
 
-/// Everything that a task lacks.
+/// All missing prerequisites of a task.
 #[derive(Debug)]
 struct Unmet {
     task: String,
@@ -96,7 +96,7 @@ impl fmt::Display for Unmet {
 
 impl std::error::Error for Unmet {}
 
-/// Installs what rustup can install, and fails with a list of everything else that `task` lacks.
+/// Installs what rustup can install, and fails with a list of everything else that is missing.
 pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
     let mut missing = rust(needs);
     if needs.go {
@@ -119,7 +119,7 @@ pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
     .into())
 }
 
-/// Checks the Rust toolchain, and installs what it lacks.
+/// Checks the Rust toolchain, and installs missing targets and components.
 fn rust(needs: &Needs) -> Vec<Missing> {
     let Needs {
         wasm_target,
@@ -134,13 +134,13 @@ fn rust(needs: &Needs) -> Vec<Missing> {
         Err(error) => return vec![Missing::new(error.to_string(), "install Rust with rustup")],
     };
     let mut missing = Vec::new();
-    if wasm_target && let Err(lack) = toolchain.check_target() {
+    if wasm_target && let Err(error) = toolchain.check_target() {
         let what = format!("the Rust target {TARGET} is not installed");
         missing.extend(install(
             &toolchain,
             "target",
             TARGET,
-            Missing::new(what, lack.fix()),
+            Missing::new(what, error.fix()),
         ));
     }
     for Component { name, program } in components {
@@ -162,10 +162,10 @@ fn rust(needs: &Needs) -> Vec<Missing> {
     missing
 }
 
-/// Has rustup install a target or component; returns `lack` when that is not possible.
-fn install(toolchain: &Toolchain, kind: &str, name: &str, lack: Missing) -> Option<Missing> {
+/// Installs a target or component with rustup. Returns `missing` if that fails.
+fn install(toolchain: &Toolchain, kind: &str, name: &str, missing: Missing) -> Option<Missing> {
     let Some(toolchain) = toolchain.rustup_name() else {
-        return Some(lack);
+        return Some(missing);
     };
     eprintln!("==> installing the Rust {kind} {name} with rustup (toolchain {toolchain})");
     let mut rustup = Command::new("rustup");
@@ -178,14 +178,14 @@ fn install(toolchain: &Toolchain, kind: &str, name: &str, lack: Missing) -> Opti
             Some(Missing::new(
                 format!(
                     "{}, and rustup failed to install it:\n    {reason}",
-                    lack.what
+                    missing.what
                 ),
-                lack.fix,
+                missing.fix,
             ))
         }
         Err(_) => Some(Missing::new(
-            format!("{}, and rustup is not on PATH", lack.what),
-            lack.fix,
+            format!("{}, and rustup is not on PATH", missing.what),
+            missing.fix,
         )),
     }
 }

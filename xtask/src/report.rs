@@ -1,11 +1,11 @@
-//! How a task ends: with an exit status and, after a failure, one error message with its causes.
+//! Exit code and error message of a task.
 
 use std::process::ExitCode;
 
-/// Prints the error, if there is one, and returns the exit status of the process.
+/// Prints the error with its causes, if there is one, and returns the exit code of the process.
 ///
-/// `main` must not return the error: the standard library would print it with a backtrace when
-/// `RUST_BACKTRACE` is set, and the backtrace of xtask tells its user nothing.
+/// `main` must not return the error: with `RUST_BACKTRACE`, the standard library would print it with a
+/// backtrace, which does not help the user of xtask.
 pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
@@ -17,7 +17,7 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Makes a panic, which is a bug of xtask, print one message without a backtrace.
+/// Replaces the message of a panic by one without a backtrace. A panic is a bug in xtask.
 pub fn install_panic_message() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("error: xtask has a bug: {panic}\n  fix: report this message to the project");

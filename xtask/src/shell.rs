@@ -1,4 +1,4 @@
-//! Running other programs, and where things are.
+//! Runs other programs, and locates the directories of the workspace.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ pub fn root() -> PathBuf {
         .collect()
 }
 
-/// Cargo's output folder of this workspace.
+/// Cargo's target directory.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// What is fetched or built once and kept outside the checkout.
+/// The cache outside the checkout, for downloads and programs that are built once.
 pub fn cache() -> anyhow::Result<PathBuf> {
     let explicit = std::env::var_os("LLSD_CACHE").map(PathBuf::from);
     let xdg = || std::env::var_os("XDG_CACHE_HOME").map(|base| PathBuf::from(base).join("llsd"));
@@ -28,17 +28,17 @@ pub fn cache() -> anyhow::Result<PathBuf> {
     explicit
         .or_else(xdg)
         .or_else(home)
-        .context("no cache folder is known; set LLSD_CACHE or HOME")
+        .context("no cache directory; set LLSD_CACHE or HOME")
 }
 
-/// Cargo, run in the checkout.
+/// A cargo command that runs in the checkout.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Builds the binary `llsd` with the features that the whole workspace has.
+/// Builds the binary `llsd` with the features of the whole workspace.
 pub fn build_llsd() -> anyhow::Result<()> {
     step(
         "build llsd (some minutes the first time)",
@@ -55,22 +55,26 @@ pub fn build_release() -> anyhow::Result<PathBuf> {
     Ok(target().join("release/llsd"))
 }
 
-/// Says what begins, runs it, and fails when it fails.
+/// Prints the title, runs the command and prints how long it took. Fails if the command fails.
 pub fn step(title: &str, command: &mut Command) -> anyhow::Result<()> {
-    let begin = announce(title);
+    let start = announce(title);
     let status = command
         .status()
         .with_context(|| format!("{title}: failed to start {command:?}"))?;
     if !status.success() {
-        bail!("{title} failed ({status}); its own messages are above");
+        bail!("{title} failed ({status}); see its messages above");
     }
-    done(title, begin);
+    done(title, start);
     Ok(())
 }
 
-/// Like [`step`], and hands every line of standard output to `see` after showing it.
-pub fn watch(title: &str, command: &mut Command, mut see: impl FnMut(&str)) -> anyhow::Result<()> {
-    let begin = announce(title);
+/// Like [`step`], and calls `on_line` with every line of standard output after printing it.
+pub fn watch(
+    title: &str,
+    command: &mut Command,
+    mut on_line: impl FnMut(&str),
+) -> anyhow::Result<()> {
+    let start = announce(title);
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -82,13 +86,13 @@ pub fn watch(title: &str, command: &mut Command, mut see: impl FnMut(&str)) -> a
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         println!("{line}");
-        see(&line);
+        on_line(&line);
     }
     let status = child.wait()?;
     if !status.success() {
-        bail!("{title} failed ({status}); its own messages are above");
+        bail!("{title} failed ({status}); see its messages above");
     }
-    done(title, begin);
+    done(title, start);
     Ok(())
 }
 
@@ -97,6 +101,6 @@ fn announce(title: &str) -> Instant {
     Instant::now()
 }
 
-fn done(title: &str, begin: Instant) {
-    eprintln!("    {title}: done in {:.0?}", begin.elapsed());
+fn done(title: &str, start: Instant) {
+    eprintln!("    {title}: done in {:.0?}", start.elapsed());
 }

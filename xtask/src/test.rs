@@ -1,16 +1,16 @@
-//! `cargo xtask test`: every check there is, cheapest first.
+//! `cargo xtask test`: runs every check, the fastest first.
 
 use crate::control_plane::Testbed;
 use crate::{artifacts, boundaries, oracle, shell, tools};
 
-/// Runs them all, and ends with one line that counts the tests.
+/// Runs all checks, and prints the number of passed and failed tests last.
 pub fn run() -> anyhow::Result<()> {
     let cache = shell::cache()?;
     shell::step(
         "formatting",
         &mut shell::cargo(&["fmt", "--all", "--check"]),
     )?;
-    eprintln!("==> boundaries of the core");
+    eprintln!("==> dependencies of the core");
     boundaries::check()?;
     shell::step(
         "clippy",
@@ -25,7 +25,7 @@ pub fn run() -> anyhow::Result<()> {
         ]),
     )?;
     shell::step(
-        "llsd without the network, as the demo builds it",
+        "llsd without the network feature, as the demo builds it",
         &mut shell::cargo(&[
             "check",
             "--package",
@@ -83,7 +83,7 @@ pub fn run() -> anyhow::Result<()> {
     result
 }
 
-/// Sums the summary lines of cargo's test runner.
+/// The sum of the summary lines of cargo's test runner.
 #[derive(Default)]
 struct Counts {
     passed: u64,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries_of_several_runners_add_up() {
+    fn summaries_of_several_runners_are_added() {
         let mut counts = Counts::default();
         counts.read("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
         counts.read("some other line: 99 passed");

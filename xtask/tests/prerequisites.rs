@@ -1,14 +1,14 @@
-//! What a machine that has never seen this project experiences: the check of the prerequisites.
+//! The check of the prerequisites, on a machine without them.
 //!
-//! Each test runs the real xtask with an environment of its own. The toolchain is a copy of the
-//! one in use, without the target for WebAssembly, in a rustup home of the test's own.
+//! Each test runs xtask with its own environment and its own rustup home. The toolchain is a copy of the
+//! one in use, without the WebAssembly target.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// rustup's own lists; it rewrites them, so the copy must not share them with the original.
+/// The directory of rustup's lists of components. rustup rewrites them, so they must not be hard links.
 const RUSTUP_FILES: &str = "lib/rustlib";
 
 #[test]
@@ -37,9 +37,9 @@ fn a_missing_target_is_installed_through_rustup() {
 fn without_rustup_a_missing_target_fails_at_once_with_the_instruction() {
     let machine = Machine::without_target();
     for task in ["demo", "plugins", "generate"] {
-        let begin = Instant::now();
+        let start = Instant::now();
         let output = machine.xtask(&[task]);
-        assert!(begin.elapsed() < Duration::from_secs(2), "{task}");
+        assert!(start.elapsed() < Duration::from_secs(2), "{task}");
         assert_eq!(
             String::from_utf8_lossy(&output.stderr).trim_end(),
             format!(
@@ -55,9 +55,9 @@ fn without_rustup_a_missing_target_fails_at_once_with_the_instruction() {
 }
 
 #[test]
-fn a_distributions_own_rust_gets_the_name_of_the_package() {
+fn without_rustup_the_message_names_the_package_of_the_linux_distribution() {
     let machine = Machine::without_target();
-    // Without rustup's list of components the folder is a Rust that rustup does not manage.
+    // A toolchain without this file is not managed by rustup.
     let manifest = "lib/rustlib/multirust-channel-manifest.toml";
     std::fs::remove_file(machine.toolchain.join(manifest)).unwrap();
     let output = machine.xtask(&["demo"]);
@@ -70,9 +70,9 @@ fn everything_that_is_missing_is_listed_at_once() {
     let machine = Machine::without_target();
     std::fs::remove_file(machine.toolchain.join("bin/cargo-fmt")).unwrap();
     std::fs::remove_file(machine.toolchain.join("bin/cargo-clippy")).unwrap();
-    let begin = Instant::now();
+    let start = Instant::now();
     let output = machine.xtask(&["test"]);
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
     for missing in [
         "the Rust target wasm32-unknown-unknown is not installed",
@@ -87,7 +87,7 @@ fn everything_that_is_missing_is_listed_at_once() {
 }
 
 #[test]
-fn an_old_go_is_reported_with_the_release_that_is_needed() {
+fn an_old_go_is_reported_with_the_required_version() {
     let machine = Machine::without_target();
     machine.script("go", "echo go1.20.1");
     let output = machine.xtask(&["control-plane", "env"]);
@@ -99,9 +99,9 @@ fn an_old_go_is_reported_with_the_release_that_is_needed() {
 }
 
 #[test]
-fn a_build_without_xtask_fails_with_the_same_instruction() {
+fn a_build_without_xtask_fails_with_the_same_message() {
     let machine = Machine::without_target();
-    // The linker and what it calls.
+    // The linker and the programs that it runs.
     for program in ["cc", "ld", "as"] {
         machine.link_program(program);
     }
@@ -129,7 +129,7 @@ fn a_build_without_xtask_fails_with_the_same_instruction() {
     assert!(!stderr.contains("stack backtrace"), "{stderr}");
 }
 
-/// A machine with a home folder, a `PATH` and a Rust toolchain of its own, and nothing else.
+/// A machine with its own home directory, `PATH` and Rust toolchain, and nothing else.
 struct Machine {
     folder: tempfile::TempDir,
     toolchain: PathBuf,
@@ -140,7 +140,7 @@ impl Machine {
     fn without_target() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let original = sysroot();
-        // rustup knows a toolchain of a release by this name.
+        // rustup's name for the toolchain of a release.
         let name = format!("{}-{}", pinned_channel(), host());
         let toolchain = folder.path().join("rustup/toolchains").join(name);
         copy(&original, &toolchain, Path::new(""));
@@ -186,7 +186,7 @@ impl Machine {
         xtask.args(arguments).output().unwrap()
     }
 
-    /// A program that sees this machine alone, with everything a backtrace needs switched on.
+    /// A command that only sees this machine, with backtraces enabled.
     fn command(&self, program: &Path) -> Command {
         let bin = self.folder.path().join("bin");
         let path = std::env::join_paths([bin, self.toolchain.join("bin")]).unwrap();
@@ -198,7 +198,7 @@ impl Machine {
             .env("RUSTUP_HOME", self.folder.path().join("rustup"))
             .env("RUSTUP_AUTO_INSTALL", "0")
             .env("RUST_BACKTRACE", "1");
-        // How this machine reaches the network is not what the tests are about.
+        // Access to the network is not part of the test.
         for (name, value) in std::env::vars_os() {
             let text = name.to_string_lossy().to_lowercase();
             let is_network = text.ends_with("_proxy")
@@ -212,8 +212,8 @@ impl Machine {
     }
 }
 
-/// Copies a toolchain by hard links where the disk allows it. The target is left out, and so is the
-/// documentation; files that rustup rewrites are real copies.
+/// Copies a toolchain, with hard links if possible. The WebAssembly target and the documentation are
+/// left out. Files that rustup rewrites are copied.
 fn copy(from: &Path, to: &Path, below: &Path) {
     std::fs::create_dir_all(to.join(below)).unwrap();
     for entry in std::fs::read_dir(from.join(below)).unwrap() {
@@ -235,19 +235,19 @@ fn copy(from: &Path, to: &Path, below: &Path) {
 
 fn remove_lines(file: &Path, text: &str) {
     let content = std::fs::read_to_string(file).unwrap();
-    let kept: Vec<&str> = content
+    let remaining: Vec<&str> = content
         .lines()
         .filter(|line| !line.contains(text))
         .collect();
-    std::fs::write(file, kept.join("\n") + "\n").unwrap();
+    std::fs::write(file, remaining.join("\n") + "\n").unwrap();
 }
 
 /// Removes the target from rustup's list of installed components.
 fn remove_component(file: &Path) {
     let content = std::fs::read_to_string(file).unwrap();
     let entries = content.split("[[components]]");
-    let kept: Vec<&str> = entries.filter(|entry| !entry.contains(TARGET)).collect();
-    std::fs::write(file, kept.join("[[components]]")).unwrap();
+    let remaining: Vec<&str> = entries.filter(|entry| !entry.contains(TARGET)).collect();
+    std::fs::write(file, remaining.join("[[components]]")).unwrap();
 }
 
 fn checkout() -> PathBuf {

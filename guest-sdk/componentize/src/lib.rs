@@ -1,8 +1,8 @@
 //! Builds an adapter crate for WebAssembly and wraps it as a component.
 //!
-//! In: the folder of a crate that uses `llsd-adapter-sdk`. Out: the bytes of a component that
-//! imports nothing. The target is `wasm32-unknown-unknown` on purpose: `wasm32-wasip2` adds WASI
-//! imports to code that uses none of them.
+//! In: the directory of a crate that uses `llsd-adapter-sdk`. Out: the bytes of a component without
+//! imports. The target is `wasm32-unknown-unknown`, because `wasm32-wasip2` adds WASI imports even to
+//! code that does not use WASI.
 
 mod names;
 
@@ -12,11 +12,10 @@ use std::process::Command;
 use llsd_wasm_target::{MissingTarget, NoCompiler, TARGET, Toolchain};
 use wit_component::ComponentEncoder;
 
-/// Memory that an adapter starts with and an ordinary call does not exceed: growing it takes longer
-/// than using it.
+/// Initial heap of 1 MiB, enough for an ordinary call. Growing the memory during a call is slow.
 const HEAP: &str = "link-arg=--initial-heap=1048576";
 
-/// Why there is no component.
+/// Why building a component failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Cargo could not be started.
@@ -29,32 +28,32 @@ pub enum Error {
     #[error(transparent)]
     Target(#[from] MissingTarget),
     /// The crate does not build.
-    #[error("the adapter in {0} does not build for WebAssembly; cargo's own messages stand above")]
+    #[error("failed to build the adapter in {0} for WebAssembly; see the messages of cargo above")]
     Build(PathBuf),
-    /// Cargo built something else than one library.
+    /// Cargo did not build a `cdylib`.
     #[error(
-        "the crate in {0} makes no WebAssembly library; add `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`"
+        "the crate in {0} has no WebAssembly library; add `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`"
     )]
     NoLibrary(PathBuf),
     /// The library could not be read.
-    #[error("could not read {path}")]
+    #[error("failed to read {path}")]
     Read {
         /// The library.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The library does not use the SDK's `export!`.
-    #[error("{path} is no adapter; name your type in `llsd_adapter_sdk::export!`")]
+    #[error("{path} is not an adapter; export your type with `llsd_adapter_sdk::export!`")]
     Encode {
         /// The library.
         path: PathBuf,
-        /// What the encoder says.
+        /// The error of the encoder.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// Builds the adapter crate in `folder` into `target_dir` and wraps it as a component.
+/// Builds the adapter crate in `folder` and wraps it as a component. Cargo writes to `target_dir`.
 pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
     Toolchain::of(&Toolchain::rustc(), folder)?.check_target()?;
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -64,7 +63,7 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
         .arg(target_dir)
         .args(["--", "-C", HEAP])
         .current_dir(folder)
-        // A build script's own flags and wrappers are about the host's target.
+        // A build script inherits flags and wrappers that are meant for the host's target.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .stderr(std::process::Stdio::inherit())
@@ -85,7 +84,7 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Wraps a core module made with the SDK as a component.
+/// Wraps a core module that uses the SDK as a component.
 fn wrap(module: &[u8]) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
     let module = names::shorten(module)?;
     Ok(ComponentEncoder::default()
@@ -94,7 +93,7 @@ fn wrap(module: &[u8]) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Syn
         .encode()?)
 }
 
-/// The last `.wasm` file that cargo says it made: the crate itself comes after its dependencies.
+/// The last `.wasm` file in cargo's messages. Cargo builds the crate itself after its dependencies.
 fn library(messages: &str) -> Option<PathBuf> {
     messages
         .lines()

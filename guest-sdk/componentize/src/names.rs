@@ -1,14 +1,14 @@
-//! Shorter function names.
+//! Shortens function names.
 //!
-//! In: a core module. Out: the same module, whose function names say in a few words what the
-//! mangled ones say in many: they are what a trap reports, and up to a fifth of a component.
+//! In: a core module. Out: the same module with demangled function names, without generic arguments.
+//! The stack trace of a trap shows these names. Mangled names are up to a fifth of a component.
 
 use std::borrow::Cow;
 
 use wasm_encoder::{Module, NameMap, NameSection, RawSection};
 use wasmparser::{BinaryReaderError, KnownCustom, Name, Parser, Payload};
 
-/// Rewrites the names of a module's functions and drops those of its locals and types.
+/// Shortens the function names of a module, and removes the names of locals and types.
 pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     let mut out = Module::new();
     for payload in Parser::new(0).parse_all(module) {
@@ -37,8 +37,8 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     Ok(out.finish())
 }
 
-/// The demangled name of the plugin's own functions. Functions of libraries have none: a trap reports
-/// the plugin's functions on the stack, and the names of the others are several kilobytes.
+/// The short name of a function. `None` for functions of libraries, whose names take several
+/// kilobytes; the plugin's own functions are enough to locate a trap.
 fn short(name: &str) -> Option<Cow<'_, str>> {
     let Ok(symbol) = rustc_demangle::try_demangle(name) else {
         return Some(Cow::Borrowed(name));
@@ -54,12 +54,19 @@ fn short(name: &str) -> Option<Cow<'_, str>> {
         ))
     });
     let plain = without_generics(subject.as_deref().unwrap_or(&full));
-    let library = ["core::", "alloc::", "std::", "serde_core::", "serde_json::", "wit_bindgen::"];
+    let library = [
+        "core::",
+        "alloc::",
+        "std::",
+        "serde_core::",
+        "serde_json::",
+        "wit_bindgen::",
+    ];
     let is_library = library.iter().any(|path| plain.starts_with(path));
     (!is_library).then_some(Cow::Owned(plain))
 }
 
-/// Where the bracket closes that was open before the text began.
+/// The index of the `>` that closes a bracket opened before `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 1_usize;
     text.char_indices().find_map(|(at, c)| {
@@ -74,7 +81,7 @@ fn closing(text: &str) -> Option<usize> {
 
 fn without_generics(path: &str) -> String {
     let mut depth = 0_usize;
-    let kept = path.chars().filter(|c| match c {
+    let outside = path.chars().filter(|c| match c {
         '<' => {
             depth += 1;
             false
@@ -85,7 +92,7 @@ fn without_generics(path: &str) -> String {
         }
         _ => depth == 0,
     });
-    kept.collect::<String>().replace("::::", "::")
+    outside.collect::<String>().replace("::::", "::")
 }
 
 #[cfg(test)]
@@ -114,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_refused() {
-        assert!(shorten(b"no module").is_err());
+    fn invalid_modules_are_rejected() {
+        assert!(shorten(b"not a module").is_err());
     }
 }

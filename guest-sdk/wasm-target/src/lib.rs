@@ -1,8 +1,8 @@
 //! Checks that a Rust toolchain can compile for `wasm32-unknown-unknown`.
 //!
-//! In: the `rustc` in use. Out: nothing, or an error whose message is one line with the command that
-//! fixes it. The crate uses the standard library only: xtask and a build script run this check
-//! before anything else is compiled, so that a missing target costs a second and not minutes.
+//! In: the `rustc` in use. Out: an error with the command to run if the target is missing. The crate
+//! only uses the standard library, so that xtask and a build script can run the check before
+//! anything else is compiled.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::process::Command;
 /// The target that adapters are compiled for.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// A Rust toolchain, by the compiler that runs.
+/// An installed Rust toolchain.
 #[derive(Debug, Clone)]
 pub struct Toolchain {
     sysroot: PathBuf,
@@ -20,7 +20,7 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// The toolchain of `rustc`, which runs in `folder`: there rustup may select another one.
+    /// The toolchain of `rustc` when run in `folder`, where rustup may select another toolchain.
     pub fn of(rustc: &OsStr, folder: &Path) -> Result<Self, NoCompiler> {
         let output = Command::new(rustc)
             .args(["--print", "sysroot"])
@@ -40,18 +40,18 @@ impl Toolchain {
         })
     }
 
-    /// The compiler that cargo tells its children to use, or the one on `PATH`.
+    /// The compiler in the variable `RUSTC`, which cargo sets, or the one on `PATH`.
     pub fn rustc() -> OsString {
         std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
     }
 
-    /// The toolchain's name, when rustup manages it.
+    /// The toolchain's name, if rustup manages it.
     pub fn rustup_name(&self) -> Option<&str> {
         self.rustup_name.as_deref()
     }
 
-    /// Whether the toolchain has the program, for example `cargo-clippy`: in its `bin`, or among
-    /// the tools of a platform.
+    /// Whether the toolchain contains a program, for example `cargo-clippy`, in `bin` or in
+    /// `lib/rustlib/<target>/bin`.
     pub fn has_program(&self, name: &str) -> bool {
         let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
         let platforms = std::fs::read_dir(self.sysroot.join("lib/rustlib"));
@@ -85,8 +85,8 @@ impl Toolchain {
     }
 }
 
-/// Name of the toolchain in `sysroot`, when rustup manages it: a folder in `toolchains` with
-/// rustup's list of components.
+/// The name of the toolchain in `sysroot`. `None` if rustup does not manage it: the folder is not in
+/// `toolchains`, or has no list of components.
 fn rustup_name(sysroot: &Path) -> Option<String> {
     let is_in_toolchains = sysroot.parent()?.file_name()? == "toolchains";
     let has_components = sysroot
@@ -97,7 +97,7 @@ fn rustup_name(sysroot: &Path) -> Option<String> {
         .flatten()
 }
 
-/// The compiler could not be asked.
+/// The compiler could not be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoCompiler(String);
 
@@ -120,7 +120,7 @@ pub struct MissingTarget {
 }
 
 impl MissingTarget {
-    /// The command or package that helps.
+    /// The command to run, or the package to install.
     pub fn fix(&self) -> String {
         match &self.rustup_name {
             Some(toolchain) => format!("run `rustup target add {TARGET} --toolchain {toolchain}`"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_one_line_with_the_command_that_helps() {
+    fn the_message_is_one_line_with_the_command_to_run() {
         assert_eq!(
             missing(Some("1.95.0-x86_64-unknown-linux-gnu")),
             "the Rust target wasm32-unknown-unknown is not installed; run `rustup target add \

@@ -1,55 +1,55 @@
-//! `llsd check`: everything that is wrong with resources, and what to look at.
+//! `llsd check`: validates resources and reports every problem.
 
 use std::path::PathBuf;
 
 use serde_json::json;
 
 use crate::generation::{self, Outcome};
-use crate::talk::{self, Output};
-use crate::{Verdict, adapters, files};
+use crate::output::{self, OutputFormat};
+use crate::{Exit, files, plugin_loader};
 
-/// What to check.
+/// Arguments of `check`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Files with resources, `-` for standard input; may be repeated
+    /// File with resources, or `-` for standard input; repeatable
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<PathBuf>,
-    /// How to say it
-    #[arg(long, short, value_enum, default_value_t = Output::Human)]
-    output: Output,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
+    output: OutputFormat,
     #[command(flatten)]
     generation: generation::BaseOptions,
 }
 
-/// Exit 1 when a resource is refused.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugins = adapters::load(&adapters::host()?, &arguments.generation.adapters)?;
-    let base = arguments.generation.given_base()?;
-    let mut verdict = Verdict::Done;
+/// Rejects if a resource is invalid.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let plugins = plugin_loader::load(&plugin_loader::host()?, &arguments.generation.plugins)?;
+    let base = arguments.generation.load_base()?;
+    let mut exit = Exit::Success;
     let mut all = Vec::new();
     for path in &arguments.files {
         for resource in files::distributions(path)? {
             let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
-            let is_refused = matches!(report.outcome, Outcome::Refused);
-            if is_refused {
-                verdict = Verdict::Refused;
+            let is_rejected = matches!(report.outcome, Outcome::Rejected);
+            if is_rejected {
+                exit = Exit::Rejected;
             }
             match arguments.output {
-                Output::Human => talk::findings(
+                OutputFormat::Human => output::print_diagnostics(
                     &format!("{} ({})", path.display(), report.name),
-                    &report.found,
+                    &report.diagnostics,
                 ),
-                Output::Json => all.push(json!({
+                OutputFormat::Json => all.push(json!({
                     "file": path,
                     "name": report.name,
-                    "accepted": !is_refused,
-                    "findings": report.found.iter().map(talk::as_json).collect::<Vec<_>>(),
+                    "accepted": !is_rejected,
+                    "findings": report.diagnostics.iter().map(output::diagnostic_json).collect::<Vec<_>>(),
                 })),
             }
         }
     }
-    if let Output::Json = arguments.output {
-        talk::data(&serde_json::to_string_pretty(&all)?);
+    if let OutputFormat::Json = arguments.output {
+        output::print(&serde_json::to_string_pretty(&all)?);
     }
-    Ok(verdict)
+    Ok(exit)
 }

@@ -1,4 +1,4 @@
-//! `llsd completions` and `llsd man`: what a shell and a reader want to know of the command line.
+//! `llsd completions` and `llsd man`: shell completions and manual pages.
 
 use std::path::PathBuf;
 
@@ -6,44 +6,44 @@ use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::{Verdict, talk};
+use crate::{Exit, output};
 
-/// For which shell.
+/// Arguments of `completions`.
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArguments {
-    /// The shell
+    /// Shell to write completions for
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Where pages go.
+/// Arguments of `man`.
 #[derive(clap::Args)]
 pub(crate) struct ManArguments {
-    /// Write a page for every command into this folder; by default print the page of llsd itself
+    /// Directory to write a page for every command to; by default the page of llsd is printed
     folder: Option<PathBuf>,
 }
 
-/// Prints the script for one shell.
+/// Prints the completion script for a shell.
 pub(crate) fn completions(
     arguments: &CompletionsArguments,
     mut command: Command,
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "llsd", &mut script);
-    talk::data(&String::from_utf8(script)?);
-    Ok(Verdict::Done)
+    output::print(&String::from_utf8(script)?);
+    Ok(Exit::Success)
 }
 
-/// Prints one page, or writes all of them.
-pub(crate) fn man(arguments: &ManArguments, command: Command) -> anyhow::Result<Verdict> {
+/// Prints the page of `llsd`, or writes the pages of all commands to a directory.
+pub(crate) fn man(arguments: &ManArguments, command: Command) -> anyhow::Result<Exit> {
     match &arguments.folder {
         Some(folder) => clap_mangen::generate_to(command, folder)
-            .with_context(|| format!("cannot write into {}", folder.display()))?,
+            .with_context(|| format!("failed to write manual pages to {}", folder.display()))?,
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(command).render(&mut page)?;
-            talk::data(&String::from_utf8(page)?);
+            output::print(&String::from_utf8(page)?);
         }
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Success)
 }

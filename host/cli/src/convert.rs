@@ -1,21 +1,22 @@
-//! `llsd convert`: a resource in another version of the API, offline.
+//! `llsd convert`: converts resources to another API version, without a cluster.
 
 use std::path::PathBuf;
 
 use llsd_api::conversion::{Lifted, Version, convert, lift_env};
 
-use crate::{Verdict, files, talk};
+use crate::{Exit, files, output};
 
-/// What to convert.
+/// Arguments of `convert`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The resource; `-` for standard input
+    /// File with resources, or `-` for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     file: PathBuf,
-    /// The version to write
+    /// API version to convert to
     #[arg(long, value_enum, default_value_t = Target::V1alpha2)]
     to: Target,
-    /// Also turn well-known variables (VLLM_URL, INFERENCE_MODEL, API keys) into providers and models
+    /// Also replace well-known environment variables (VLLM_URL, INFERENCE_MODEL, API keys) with
+    /// providers and models
     #[arg(long)]
     lift_env: bool,
 }
@@ -26,11 +27,11 @@ enum Target {
     V1alpha2,
 }
 
-/// Prints YAML.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Prints the converted resources as YAML.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         !arguments.lift_env || arguments.to == Target::V1alpha2,
-        "--lift-env writes fields that only v1alpha2 has; leave out --to v1alpha1"
+        "--lift-env writes fields that only v1alpha2 has; remove --to v1alpha1"
     );
     let version = match arguments.to {
         Target::V1alpha1 => Version::V1Alpha1,
@@ -44,12 +45,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
                 document, warnings, ..
             } = lift_env(converted);
             if !warnings.is_empty() {
-                talk::findings(&arguments.file.display().to_string(), &warnings);
+                output::print_diagnostics(&arguments.file.display().to_string(), &warnings);
             }
             converted = document;
         }
         texts.push(serde_saphyr::to_string(&converted)?);
     }
-    talk::data(&texts.join("---\n"));
-    Ok(Verdict::Done)
+    output::print(&texts.join("---\n"));
+    Ok(Exit::Success)
 }

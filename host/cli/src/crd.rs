@@ -1,27 +1,27 @@
-//! `llsd crd`: what a cluster must know before the operator runs, as `kubectl apply` takes it.
+//! `llsd crd`: prints the manifests of the custom resource definitions and the admission policy.
 
 use llsd_adapter_sdk::documents::json_schemas;
 use llsd_api::{Manifest, crd_manifests, policy_manifests};
 use serde_json::{Map, Value};
 
-use crate::{Verdict, reference, talk};
+use crate::{Exit, output, reference};
 
-/// What to print.
+/// Arguments of `crd`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Print the admission policy and its binding as well
+    /// Also print the admission policy and its binding
     #[arg(long)]
     policy: bool,
-    /// Print every generated file of the repository, as a JSON object of path and content
+    /// Print every generated file of the repository as a JSON object from path to content
     #[arg(long, hide = true)]
     repository: bool,
 }
 
-/// Prints YAML.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Prints YAML documents.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.repository {
-        talk::data(&Value::Object(repository()?).to_string());
-        return Ok(Verdict::Done);
+        output::print(&Value::Object(repository()?).to_string());
+        return Ok(Exit::Success);
     }
     let mut manifests = crd_manifests(None);
     if arguments.policy {
@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         .into_iter()
         .map(|manifest| manifest.yaml)
         .collect();
-    talk::data(&texts.join("---\n"));
-    Ok(Verdict::Done)
+    output::print(&texts.join("---\n"));
+    Ok(Exit::Success)
 }
 
 fn repository() -> anyhow::Result<Map<String, Value>> {

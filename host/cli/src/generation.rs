@@ -1,4 +1,7 @@
-//! What `render`, `check` and `plugin diff` share: one resource, one base, one generation.
+//! Generates the configuration of one resource, for `render`, `check` and `plugin diff`.
+//!
+//! In: a resource, a base configuration and the plugins. Out: a [`Report`]. The code is that of the
+//! operator; only the base configuration comes from a file, an image or the binary.
 
 use std::path::{Path, PathBuf};
 
@@ -11,35 +14,35 @@ use llsd_render::distributions::{self, KnownDistribution};
 use llsd_render::{GenerateError, Generated, Inputs, PodContext, ProviderPackage, generate, yaml};
 use serde_json::Value;
 
-use crate::{adapters, files};
+use crate::{files, plugin_loader};
 
-/// Where the base comes from and what is known about it.
+/// Options that select the base configuration and its schema.
 #[derive(clap::Args)]
 pub(crate) struct BaseOptions {
-    /// The base configuration; by default the one built in for the distribution that is named
+    /// File with the base configuration; by default the one built in for the named distribution
     #[arg(long, value_name = "FILE")]
     base_config: Option<PathBuf>,
-    /// The dialect of the base, for example llama-stack/0.7; by default found out
+    /// Dialect of the base configuration, for example llama-stack/0.7; detected by default
     #[arg(long, value_name = "ID")]
     schema: Option<String>,
-    /// The release of the server, for example 0.7.3
+    /// Server release, for example 0.7.3
     #[arg(long, value_name = "VERSION")]
     server_version: Option<String>,
-    /// What an external provider's image declares (its lls-provider-spec.yaml); may be repeated
+    /// The lls-provider-spec.yaml of an external provider's image; repeatable
     #[arg(long = "provider-package", value_name = "ID=FILE", value_parser = parse_package)]
     packages: Vec<(String, PathBuf)>,
     #[command(flatten)]
-    pub(crate) adapters: adapters::PluginOptions,
+    pub(crate) plugins: plugin_loader::PluginOptions,
     #[cfg(feature = "network")]
     #[command(flatten)]
     image: crate::network::ImageOptions,
 }
 
 impl BaseOptions {
-    /// The base that the options name, if they name one.
-    pub(crate) fn given_base(&self) -> anyhow::Result<Option<GivenBase>> {
+    /// Reads the base configuration of `--base-config` or `--image`, if one is set.
+    pub(crate) fn load_base(&self) -> anyhow::Result<Option<LoadedBase>> {
         if let Some(file) = &self.base_config {
-            return GivenBase::from_file(file).map(Some);
+            return LoadedBase::from_file(file).map(Some);
         }
         #[cfg(feature = "network")]
         if let Some(base) = self.image.base()? {
@@ -49,17 +52,17 @@ impl BaseOptions {
     }
 }
 
-/// A base configuration, and what is known about it from outside.
-pub(crate) struct GivenBase {
+/// A base configuration, with hints for detecting its schema.
+pub(crate) struct LoadedBase {
     pub(crate) config: Value,
     pub(crate) hints: Hints,
 }
 
-impl GivenBase {
-    /// From a file, which says nothing but itself.
+impl LoadedBase {
+    /// Reads a file. There are no hints.
     pub(crate) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let config = yaml::read(&files::text(path)?)
-            .with_context(|| format!("{} is no server configuration", path.display()))?;
+            .with_context(|| format!("{} is not a server configuration", path.display()))?;
         Ok(Self {
             config,
             hints: Hints::default(),
@@ -67,34 +70,34 @@ impl GivenBase {
     }
 }
 
-/// What became of a resource.
+/// The result of one generation.
 pub(crate) enum Outcome {
     /// A configuration was generated.
     Generated(Box<Generated>),
-    /// The resource leaves the distribution's configuration as it is.
+    /// The resource uses the distribution's configuration unchanged.
     Unchanged,
-    /// The resource brings a configuration of its own.
+    /// The resource names a ConfigMap with a complete configuration.
     Override(String),
-    /// Refused.
-    Refused,
+    /// The resource is invalid.
+    Rejected,
 }
 
-/// An outcome with everything that was found on the way.
+/// The result of one generation, with its diagnostics.
 pub(crate) struct Report {
     /// Name of the resource.
     pub(crate) name: String,
-    /// The base that was used.
+    /// The base configuration; null if none was needed.
     pub(crate) base: Value,
-    /// What became of it.
+    /// The result.
     pub(crate) outcome: Outcome,
     /// Errors and warnings, sorted.
-    pub(crate) found: Vec<Diagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Runs one resource through the code that the operator runs.
+/// Checks a resource and generates its configuration.
 pub(crate) fn run(
     object: Value,
-    given: Option<&GivenBase>,
+    base_config: Option<&LoadedBase>,
     arguments: &BaseOptions,
     plugins: &[Plugin],
 ) -> anyhow::Result<Report> {
@@ -103,43 +106,45 @@ pub(crate) fn run(
         .unwrap_or("(unnamed)")
         .to_owned();
     let report = check_document(object);
-    let mut found = report.warnings;
+    let mut diagnostics = report.warnings;
     let (base, outcome) = match report.result {
-        Ok(checked) => generate_checked(&checked, given, arguments, plugins, &mut found)?,
+        Ok(checked) => {
+            generate_checked(&checked, base_config, arguments, plugins, &mut diagnostics)?
+        }
         Err(errors) => {
-            found.extend(errors);
-            (Value::Null, Outcome::Refused)
+            diagnostics.extend(errors);
+            (Value::Null, Outcome::Rejected)
         }
     };
-    found.sort();
+    diagnostics.sort();
     Ok(Report {
         name,
         base,
         outcome,
-        found,
+        diagnostics,
     })
 }
 
 fn generate_checked(
     checked: &Checked,
-    given: Option<&GivenBase>,
+    base_config: Option<&LoadedBase>,
     arguments: &BaseOptions,
     plugins: &[Plugin],
-    found: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<(Value, Outcome)> {
     if let ConfigSource::Override { config_map, .. } = &checked.config_source {
         return Ok((Value::Null, Outcome::Override(config_map.clone())));
     }
-    let pod_context = pod_context(checked, arguments, found)?;
+    let pod_context = pod_context(checked, arguments, diagnostics)?;
     let built_in;
-    let GivenBase { config, hints } = match given {
-        Some(given) => given,
-        None => match built_in_base(checked, found)? {
+    let LoadedBase { config, hints } = match base_config {
+        Some(base_config) => base_config,
+        None => match built_in_base(checked, diagnostics)? {
             Some(base) => {
                 built_in = base;
                 &built_in
             }
-            None => return Ok((Value::Null, Outcome::Refused)),
+            None => return Ok((Value::Null, Outcome::Rejected)),
         },
     };
     if checked.config_source == ConfigSource::DistributionDefault {
@@ -154,6 +159,7 @@ fn generate_checked(
             .as_ref()
             .or(hints.server_version.as_ref())
             .cloned(),
+        ..Hints::default()
     };
     let inputs = Inputs {
         checked,
@@ -161,52 +167,52 @@ fn generate_checked(
         hints: &hints,
         pod_context: &pod_context,
     };
-    let outcome = match generate(&adapters::as_adapters(plugins), &inputs) {
+    let outcome = match generate(&plugin_loader::as_adapters(plugins), &inputs) {
         Ok(generated) => {
-            found.extend(generated.warnings.iter().cloned());
+            diagnostics.extend(generated.warnings.iter().cloned());
             Outcome::Generated(Box::new(generated))
         }
         Err(GenerateError::Rejected(problems)) => {
-            found.extend(problems);
-            Outcome::Refused
+            diagnostics.extend(problems);
+            Outcome::Rejected
         }
         Err(GenerateError::Schema(undecided)) => {
-            let fix = "name the dialect with --schema, the release with --server-version, or add its adapter with --plugin";
+            let fix = "set the dialect with --schema or the release with --server-version, or add its adapter with --plugin";
             let field = FieldPath::spec().field("distribution");
             let error = Diagnostic::error(field, undecided.to_string(), fix);
-            found.push(error.with_code("unsupported-schema"));
-            Outcome::Refused
+            diagnostics.push(error.with_code("unsupported-schema"));
+            Outcome::Rejected
         }
         Err(GenerateError::Fault(fault)) => return Err(fault.into()),
     };
     Ok((config.clone(), outcome))
 }
 
-/// The base inside the binary for the distribution that the resource names.
+/// The base configuration built in for the distribution that the resource names.
 fn built_in_base(
     checked: &Checked,
-    found: &mut Vec<Diagnostic>,
-) -> anyhow::Result<Option<GivenBase>> {
-    let mut refuse = |field: &str, problem: String, fix: String| {
-        found.push(Diagnostic::error(FieldPath::from(field), problem, fix).with_code("no-base"));
+    diagnostics: &mut Vec<Diagnostic>,
+) -> anyhow::Result<Option<LoadedBase>> {
+    let mut reject = |field: &str, problem: String, fix: String| {
+        diagnostics
+            .push(Diagnostic::error(FieldPath::from(field), problem, fix).with_code("no-base"));
         Ok(None)
     };
-    const GIVE: &str = "give it with --base-config";
+    const FIX: &str = "pass it with --base-config";
     if let ConfigSource::Generated { base: Some(base) } = &checked.config_source {
         let problem = format!(
-            "the base is in the ConfigMap {:?}, which the command line does not read",
+            "the base configuration is in ConfigMap {:?}, and llsd does not read ConfigMaps here",
             base.name
         );
-        return refuse("spec.distribution.baseConfig", problem, GIVE.to_owned());
+        return reject("spec.distribution.baseConfig", problem, FIX.to_owned());
     }
     let name = match &checked.server {
         ServerSource::Named(name) => name,
         ServerSource::Image(image) => {
-            let problem = format!(
-                "the configuration inside {image} is needed, and the command line has not read it"
-            );
-            let fix = format!("read it with --image {image}, or {GIVE}");
-            return refuse("spec.distribution.image", problem, fix);
+            let problem =
+                format!("the base configuration is in the image {image}, which was not read");
+            let fix = format!("read it with --image {image}, or {FIX}");
+            return reject("spec.distribution.image", problem, fix);
         }
     };
     let known = distributions::builtin();
@@ -215,7 +221,7 @@ fn built_in_base(
             base: Some(text),
             schema,
             ..
-        }) => Ok(Some(GivenBase {
+        }) => Ok(Some(LoadedBase {
             config: yaml::read(text)?,
             hints: Hints {
                 schema: schema.clone(),
@@ -223,12 +229,12 @@ fn built_in_base(
             },
         })),
         Some(_) => {
-            let problem = format!("no configuration is built in for {name:?}");
-            refuse("spec.distribution.name", problem, GIVE.to_owned())
+            let problem = format!("no base configuration is built in for distribution {name:?}");
+            reject("spec.distribution.name", problem, FIX.to_owned())
         }
         None => {
             let problem = format!("no distribution is called {name:?}");
-            refuse(
+            reject(
                 "spec.distribution.name",
                 problem,
                 llsd_api::choices(name, known.keys().map(String::as_str)),
@@ -237,16 +243,17 @@ fn built_in_base(
     }
 }
 
-/// What the images of external providers declare, which the command line must be told.
+/// The declarations of external providers, from `--provider-package`. A provider without one is
+/// left out with a warning, because its image is not read.
 fn pod_context(
     checked: &Checked,
     arguments: &BaseOptions,
-    found: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<PodContext> {
     let mut pod_context = PodContext::default();
     for (id, path) in &arguments.packages {
         let package = ProviderPackage::read(&files::text(path)?)
-            .with_context(|| format!("{} declares no provider", path.display()))?;
+            .with_context(|| format!("{} is not a valid provider declaration", path.display()))?;
         pod_context.packages.insert(id.clone(), package);
     }
     for provider in checked
@@ -257,20 +264,20 @@ fn pod_context(
         let warning = Diagnostic::warning(
             provider.path.clone(),
             format!(
-                "the type of this provider is declared inside {}, which the command line has not read; it is left out",
+                "the type of this provider is declared in the image {}, which was not read; the provider is left out",
                 provider.image
             ),
             format!(
-                "give the image's lls-provider-spec.yaml with --provider-package {}=FILE",
+                "pass the image's lls-provider-spec.yaml with --provider-package {}=FILE",
                 provider.id
             ),
         );
-        found.push(warning.with_code("image-not-read"));
+        diagnostics.push(warning.with_code("image-not-read"));
     }
     Ok(pod_context)
 }
 
 fn parse_package(text: &str) -> Result<(String, PathBuf), String> {
-    let (id, path) = text.split_once('=').ok_or("write it as ID=FILE")?;
+    let (id, path) = text.split_once('=').ok_or("must have the form ID=FILE")?;
     Ok((id.to_owned(), path.into()))
 }

@@ -1,23 +1,23 @@
-//! `llsd`: one binary that renders, checks, tests plugins and runs the operator.
+//! `llsd`: one binary for the operator and its command line.
 //!
-//! Data goes to standard output, talk to standard error. Exit status: 0 done, 1 refused or
-//! different, 2 could not run.
+//! Data is written to standard output, messages to standard error. Exit codes: 0 success, 1 rejected
+//! or different, 2 failed to run.
 
-mod adapters;
 mod caches;
 mod check;
 mod completions;
 mod convert;
 mod crd;
-mod diff;
 mod files;
 mod generation;
 #[cfg(feature = "network")]
 mod network;
+mod output;
 mod plugin;
+mod plugin_loader;
 mod reference;
 mod render;
-mod talk;
+mod text_diff;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Runs LlamaStack servers on Kubernetes from a short resource, in the dialect of each release.
+/// Run LlamaStack servers on Kubernetes, and develop the plugins that configure them
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
 struct Arguments {
@@ -35,32 +35,32 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Turn a resource and a base configuration into the server's configuration
+    /// Generate the server configuration of a resource
     Render(render::Arguments),
-    /// Say everything that is wrong with resources, and what to look at
+    /// Validate resources and report every problem
     Check(check::Arguments),
-    /// Write, test, compare, publish and fetch schema adapters
+    /// Create, build, test and publish plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
-    /// Write a resource in another version of the API
+    /// Convert resources to another API version
     Convert(convert::Arguments),
     /// Print the custom resource definitions
     Crd(crd::Arguments),
     #[cfg(feature = "network")]
     #[command(flatten)]
     Network(network::Command),
-    /// Print the completions for a shell
+    /// Print the completion script for a shell
     Completions(completions::CompletionsArguments),
     /// Print or write the manual pages
     Man(completions::ManArguments),
 }
 
-/// How a command ended, when it could run.
-enum Verdict {
-    /// As asked.
-    Done,
-    /// Refused, or different from what was expected.
-    Refused,
+/// The result of a command that could run.
+enum Exit {
+    /// Exit code 0.
+    Success,
+    /// Exit code 1: the input was rejected, or differs from what was expected.
+    Rejected,
 }
 
 fn main() -> ExitCode {
@@ -81,26 +81,26 @@ fn main() -> ExitCode {
         Command::Man(arguments) => completions::man(&arguments, Arguments::command()),
     };
     match outcome {
-        Ok(Verdict::Done) => ExitCode::SUCCESS,
-        Ok(Verdict::Refused) => ExitCode::from(1),
+        Ok(Exit::Success) => ExitCode::SUCCESS,
+        Ok(Exit::Rejected) => ExitCode::from(1),
         Err(error) => {
-            talk::failure(&error);
-            ExitCode::from(if is_refusal(&error) { 1 } else { 2 })
+            output::print_error(&error);
+            ExitCode::from(if is_rejection(&error) { 1 } else { 2 })
         }
     }
 }
 
 #[cfg(feature = "network")]
-use network::is_refusal;
+use network::is_rejection;
 
-/// Without a registry no failure is about what one holds.
+/// Whether an error means exit code 1. Without network commands, none does.
 #[cfg(not(feature = "network"))]
-fn is_refusal(_: &anyhow::Error) -> bool {
+fn is_rejection(_: &anyhow::Error) -> bool {
     false
 }
 
-/// What was asked for. kubectl finds the program as its plugin under another name, and help then
-/// speaks of it as it was called.
+/// Parses the command line. Started as the kubectl plugin `kubectl-llsd`, the help text shows
+/// `kubectl llsd` as the command.
 fn arguments() -> Arguments {
     let name = std::env::args_os().next().unwrap_or_default();
     let mut command = Arguments::command();

@@ -1,7 +1,7 @@
-//! The commands that talk to a cluster or a registry.
+//! The commands that connect to a cluster or a registry.
 //!
-//! They are a cargo feature because their libraries take as long to compile as everything else: a
-//! build that only renders and checks files leaves them out.
+//! They are the cargo feature `network`. Their dependencies take as long to compile as everything
+//! else, and a build that only renders and checks files does not need them.
 
 mod caches;
 mod cluster;
@@ -10,7 +10,7 @@ mod image;
 mod image_base;
 mod migrate;
 mod operator;
-mod outlook;
+mod operator_settings;
 pub(crate) mod plugin;
 mod preview;
 mod registry;
@@ -18,30 +18,30 @@ mod webhooks;
 mod why;
 
 pub(crate) use image_base::ImageOptions;
-pub(crate) use registry::is_refusal;
+pub(crate) use registry::is_rejection;
 
-use crate::Verdict;
+use crate::Exit;
 
-/// What to do on a network.
+/// The commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Look into distribution images, and label them with their configuration
+    /// Inspect distribution images and label them with their configuration
     #[command(subcommand)]
     Image(image::Command),
-    /// Have the cluster store every resource in the newest version of the API
+    /// Migrate stored resources to the storage version
     Migrate,
-    /// Ask a cluster whether llsd is installed and does its work; stores nothing
+    /// Check an installation with dry-run requests; stores nothing
     Doctor(doctor::Arguments),
-    /// Watch a cluster's resources and serve them
+    /// Run the operator
     Operator(operator::Arguments),
-    /// Show what the operator would change in the cluster for a resource, and change nothing
+    /// Show what the operator would change in the cluster for a resource, as a diff
     Preview(preview::Arguments),
-    /// Show everything that explains the state of a resource: conditions, events, plugin, configuration
+    /// Explain the state of a resource: conditions, events, plugin and configuration
     Why(why::Arguments),
 }
 
-/// Does it.
-pub(crate) fn run(command: &Command) -> anyhow::Result<Verdict> {
+/// Runs a command.
+pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
     match command {
         Command::Image(command) => image::run(command),
         Command::Migrate => migrate::run(),

@@ -1,7 +1,7 @@
-//! `docs/reference.md`: every field, written from the schemas that the cluster enforces.
+//! Generates `docs/reference.md`, the reference of every field.
 //!
-//! In: the custom resource definitions. Out: Markdown, the same bytes every time. Where a schema takes
-//! over a type of Kubernetes itself, the fields below it are Kubernetes' to describe and are left out.
+//! In: the schemas of the custom resource definitions. Out: Markdown; equal input gives equal bytes.
+//! Fields inside Kubernetes types (such as volumes) are left out, because Kubernetes documents them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,25 +12,27 @@ use serde_json::{Map, Value};
 const INTRODUCTION: &str = "\
 # Reference
 
-Every field of the resources of `llamastack.io`. Made from the types by `cargo xtask generate`: `kubectl explain` says the same.
+Every field of the resources in the API group `llamastack.io`. `cargo xtask generate` writes this
+page from the custom resource definitions; `kubectl explain` shows the same descriptions.
 
-A field that says \"text or secret reference\" takes `value`, `{name, key}` or `{secretKeyRef: {name, key}}`. `[]` stands for the items of a list, `*` for
-any key of a map. Fields are optional unless marked.
+In a path, `[]` stands for the items of a list and `*` for any key of a map. Fields are optional
+unless marked as required. A secret reference is `{name, key}` or
+`{secretKeyRef: {name, key}}`.
 ";
 
-/// The page.
+/// The page as Markdown.
 pub(crate) fn page() -> anyhow::Result<String> {
     let mut page = INTRODUCTION.to_owned();
     for (definition, version, about) in [
         (
             serde_json::to_value(distribution_crd(None))?,
             "v1alpha2",
-            "One server, in one namespace. v1alpha1 is served as well: [what became of its fields](migration-v1alpha1-to-v1alpha2.md).",
+            "One server in one namespace. v1alpha1 is served too: see [how its fields are converted](migration-v1alpha1-to-v1alpha2.md).",
         ),
         (
             serde_json::to_value(schema_plugin_crd())?,
             "v1alpha1",
-            "A plugin that the cluster trusts; see [plugins](plugins.md).",
+            "A plugin that the operator may load; see [plugins](plugins.md).",
         ),
     ] {
         let kind = definition["spec"]["names"]["kind"]
@@ -55,12 +57,13 @@ pub(crate) fn page() -> anyhow::Result<String> {
 #[derive(Default)]
 struct Table {
     rows: Vec<[String; 3]>,
-    /// Where fields like these were listed first, by their schema.
+    /// For each schema, the path where its fields are listed.
     listed: BTreeMap<String, String>,
 }
 
 impl Table {
-    /// A row for each field below `path`, and for the fields below those.
+    /// Adds a row for each field below `path`, recursively. The fields of a schema are listed once; later
+    /// rows point there.
     fn add_fields(&mut self, path: &str, schema: &Value) {
         let Some(fields) = schema["properties"].as_object() else {
             return;
@@ -76,20 +79,20 @@ impl Table {
                 about = format!("**Required.** {about}");
             }
             let (below, inner) = inside(&path, field);
-            let is_ours = is_described(inner);
-            if is_ours {
+            let is_described = is_described(inner);
+            if is_described {
                 let first = self
                     .listed
                     .entry(inner.to_string())
                     .or_insert_with(|| below.clone());
                 if *first != below {
-                    let _ = write!(about, " Fields as below `{first}`.");
+                    let _ = write!(about, " Same fields as `{first}`.");
                     self.rows.push([path, kind(field), about]);
                     continue;
                 }
             }
             self.rows.push([path, kind(field), about]);
-            if is_ours {
+            if is_described {
                 self.add_fields(&below, inner);
             }
         }
@@ -104,7 +107,7 @@ impl Table {
     }
 }
 
-/// The schema that holds the fields below a field, and how its path is written.
+/// The schema with the fields below a field, and its path.
 fn inside<'a>(path: &str, field: &'a Value) -> (String, &'a Value) {
     if field["items"]["properties"].is_object() {
         return (format!("{path}[]"), &field["items"]);
@@ -115,7 +118,7 @@ fn inside<'a>(path: &str, field: &'a Value) -> (String, &'a Value) {
     (path.to_owned(), field)
 }
 
-/// Whether the fields below are described by us; Kubernetes' own types come without descriptions.
+/// Whether a schema describes its fields. Those of Kubernetes types do not.
 fn is_described(schema: &Value) -> bool {
     let fields = schema["properties"].as_object();
     fields.is_some_and(|fields| {
@@ -153,7 +156,7 @@ fn description(field: &Value) -> String {
     text
 }
 
-/// A definition holds whole numbers as `1.0` too.
+/// A bound without the `.0` that integers have in a definition.
 fn number(field: &Value, key: &str) -> Option<String> {
     field[key].as_f64().map(|number| number.to_string())
 }
@@ -162,7 +165,7 @@ fn kind(field: &Value) -> String {
     let empty = Map::new();
     let field = field.as_object().unwrap_or(&empty);
     if field.contains_key("x-kubernetes-int-or-string") {
-        return "number or text".to_owned();
+        return "integer or string".to_owned();
     }
     match field.get("type").and_then(Value::as_str) {
         Some("array") => format!(
@@ -170,11 +173,8 @@ fn kind(field: &Value) -> String {
             kind(field.get("items").unwrap_or(&Value::Null))
         ),
         Some("object") if field.contains_key("additionalProperties") => "map".to_owned(),
-        Some("string") => "text".to_owned(),
-        Some("integer" | "number") => "number".to_owned(),
-        Some("boolean") => "true or false".to_owned(),
         Some(other) => other.to_owned(),
-        None => "see right".to_owned(),
+        None => "any".to_owned(),
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_field_has_a_row_with_its_type_bounds_and_whether_it_must_be_there() {
+    fn a_row_shows_type_description_bounds_and_whether_the_field_is_required() {
         let mut table = Table::default();
         table.add_fields(
             "spec",
@@ -199,13 +199,13 @@ mod tests {
         assert_eq!(
             table.markdown(),
             "| field | type | |\n|---|---|---|\n\
-             | `spec.port` | number | **Required.** A port. From 1 to 65535. |\n\
-             | `spec.level` | text | How much. One of `a`, `b`. |\n"
+             | `spec.port` | integer | **Required.** A port. From 1 to 65535. |\n\
+             | `spec.level` | string | How much. One of `a`, `b`. |\n"
         );
     }
 
     #[test]
-    fn fields_that_were_listed_are_pointed_to_and_those_of_kubernetes_are_left_out() {
+    fn repeated_fields_point_to_the_first_and_kubernetes_types_are_left_out() {
         let mut table = Table::default();
         let ours = json!({ "type": "object", "description": "One.", "properties": { "id": { "type": "string", "description": "Its id." } } });
         let theirs = json!({ "type": "array", "description": "Volumes.", "items": { "type": "object", "properties": { "name": { "type": "string" } } } });
@@ -215,6 +215,6 @@ mod tests {
         );
         let paths: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(paths, ["spec.a", "spec.a.id", "spec.b", "spec.volumes"]);
-        assert_eq!(table.rows[2][2], "One. Fields as below `spec.a`.");
+        assert_eq!(table.rows[2][2], "One. Same fields as `spec.a`.");
     }
 }

@@ -1,4 +1,4 @@
-//! `llsd render`: a resource becomes the server's configuration.
+//! `llsd render`: generates the server configuration of a resource.
 
 use std::path::PathBuf;
 
@@ -7,61 +7,61 @@ use llsd_render::{Generated, PodVariable, ValueSource, yaml};
 use serde_json::{Value, json};
 
 use crate::generation::{self, Outcome, Report};
-use crate::{Verdict, adapters, diff, files, talk};
+use crate::{Exit, files, output, plugin_loader, text_diff};
 
-/// What to render.
+/// Arguments of `render`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The resource; `-` for standard input
+    /// File with the resource, or `-` for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     file: PathBuf,
-    /// What to print: the configuration, its difference from the base, or everything as JSON
-    #[arg(long, short, value_enum, default_value_t = Output::Config)]
-    output: Output,
+    /// Output: the configuration, its diff against the base configuration, or everything as JSON
+    #[arg(long, short, value_enum, default_value_t = ConfigFormat::Config)]
+    output: ConfigFormat,
     #[command(flatten)]
     generation: generation::BaseOptions,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Output {
+enum ConfigFormat {
     Config,
     Diff,
     Json,
 }
 
-/// Exit 1 when the resource is refused.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects if the resource is invalid.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut resources = files::distributions(&arguments.file)?;
     anyhow::ensure!(
         resources.len() == 1,
-        "{} holds {} resources; render them one at a time",
+        "{} contains {} resources; render them one at a time",
         arguments.file.display(),
         resources.len()
     );
-    let plugins = adapters::load(&adapters::host()?, &arguments.generation.adapters)?;
-    let base = arguments.generation.given_base()?;
+    let plugins = plugin_loader::load(&plugin_loader::host()?, &arguments.generation.plugins)?;
+    let base = arguments.generation.load_base()?;
     let resource = resources.remove(0);
     let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
-    if !report.found.is_empty() {
-        talk::findings(&arguments.file.display().to_string(), &report.found);
+    if !report.diagnostics.is_empty() {
+        output::print_diagnostics(&arguments.file.display().to_string(), &report.diagnostics);
     }
     let after = match &report.outcome {
         Outcome::Generated(generated) => generated.yaml.clone(),
         Outcome::Unchanged => yaml::write(&report.base),
         Outcome::Override(config_map) => {
-            talk::remark(&format!(
-                "the configuration is what the ConfigMap {config_map:?} holds; nothing is generated"
+            output::print_progress(&format!(
+                "the configuration is taken from ConfigMap {config_map:?}; nothing is generated"
             ));
-            return Ok(Verdict::Done);
+            return Ok(Exit::Success);
         }
-        Outcome::Refused => return Ok(Verdict::Refused),
+        Outcome::Rejected => return Ok(Exit::Rejected),
     };
-    talk::data(&match arguments.output {
-        Output::Config => after,
-        Output::Diff => diff::unified(&yaml::write(&report.base), &after),
-        Output::Json => serde_json::to_string_pretty(&as_json(&report))?,
+    output::print(&match arguments.output {
+        ConfigFormat::Config => after,
+        ConfigFormat::Diff => text_diff::unified(&yaml::write(&report.base), &after),
+        ConfigFormat::Json => serde_json::to_string_pretty(&as_json(&report))?,
     });
-    Ok(Verdict::Done)
+    Ok(Exit::Success)
 }
 
 fn as_json(report: &Report) -> Value {
@@ -77,7 +77,7 @@ fn as_json(report: &Report) -> Value {
         models,
         warnings: _,
         schema,
-        reason: _,
+        schema_source: _,
         receipt,
     } = &**generated;
     json!({
@@ -89,7 +89,7 @@ fn as_json(report: &Report) -> Value {
         "startup": startup,
         "counts": counts,
         "models": models.iter().map(|ModelId { name, id }| json!({ "name": name, "id": id })).collect::<Vec<_>>(),
-        "warnings": report.found.iter().map(talk::as_json).collect::<Vec<_>>(),
+        "warnings": report.diagnostics.iter().map(output::diagnostic_json).collect::<Vec<_>>(),
         "receipt": {
             "plugin": receipt.plugin,
             "version": receipt.version,

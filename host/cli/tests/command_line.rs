@@ -1,4 +1,4 @@
-//! The command line as its users meet it: what goes to which stream, and how it ends.
+//! The command line: standard output, standard error and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn refuse(spec: &str) -> String {
+/// Checks a resource with this spec, which must be rejected, and returns standard error.
+fn reject(spec: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.yaml");
     let text = format!(
@@ -39,7 +40,7 @@ fn refuse(spec: &str) -> String {
 }
 
 #[test]
-fn a_sample_becomes_a_configuration_on_standard_output() {
+fn render_prints_the_configuration_to_standard_output() {
     let output = llsd(&["render", "-f", "samples/minimal.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
@@ -49,7 +50,7 @@ fn a_sample_becomes_a_configuration_on_standard_output() {
 }
 
 #[test]
-fn the_difference_shows_only_what_the_resource_changed() {
+fn the_diff_shows_only_what_the_resource_changes() {
     let output = llsd(&["render", "-f", "samples/minimal.yaml", "--output", "diff"]);
     let text = stdout(&output);
     assert!(text.contains("+  - model_id: llama3.2-8b"), "{text}");
@@ -62,14 +63,14 @@ fn the_difference_shows_only_what_the_resource_changed() {
 }
 
 #[test]
-fn a_resource_that_asks_for_nothing_prints_the_base_unchanged() {
+fn a_resource_without_changes_renders_the_base_unchanged() {
     let output = llsd(&["render", "-f", "samples/default.yaml", "--output", "diff"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output).trim(), "");
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes() {
+fn rendering_is_deterministic() {
     let first = llsd(&["render", "-f", "samples/full.yaml"]).stdout;
     assert!(!first.is_empty());
     for _ in 0..5 {
@@ -78,36 +79,42 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_resource_wrong_in_five_places_gets_five_rejections() {
-    let talk = refuse(
+fn a_resource_with_five_errors_gets_five_diagnostics() {
+    let stderr = reject(
         "  distribution: {name: starter, image: registry.example.com/x:1}\n  providers:\n    inference:\n    - {provider: vllm}\n    - {id: b, provider: vllm, apikey: {name: s, key: k}}\n  networking: {port: 70000}\n  workload: {workers: 0}\n",
     );
-    assert!(talk.contains("refused, 5 problems"), "{talk}");
-    assert_eq!(talk.matches("fix: ").count(), 5, "{talk}");
-    assert!(talk.contains("spec.providers.inference[0].id"), "{talk}");
+    assert!(stderr.contains("rejected, 5 problems"), "{stderr}");
+    assert_eq!(stderr.matches("fix: ").count(), 5, "{stderr}");
+    assert!(
+        stderr.contains("spec.providers.inference[0].id"),
+        "{stderr}"
+    );
 }
 
 #[test]
-fn an_unknown_provider_is_refused_with_near_names() {
-    let talk = refuse(
+fn an_unknown_provider_is_rejected_with_a_suggestion() {
+    let stderr = reject(
         "  distribution: {name: starter}\n  providers: {inference: {provider: vlm, endpoint: 'http://vllm:8000'}}\n",
     );
-    assert!(talk.contains("spec.providers.inference.provider"), "{talk}");
-    assert!(talk.contains("vllm"), "{talk}");
-}
-
-#[test]
-fn an_unknown_distribution_is_refused_with_the_choices() {
-    let talk = refuse("  distribution: {name: startr}\n  disabled: [eval]\n");
     assert!(
-        talk.contains("no distribution is called \"startr\""),
-        "{talk}"
+        stderr.contains("spec.providers.inference.provider"),
+        "{stderr}"
     );
-    assert!(talk.contains("did you mean \"starter\"?"), "{talk}");
+    assert!(stderr.contains("vllm"), "{stderr}");
 }
 
 #[test]
-fn findings_are_stable_json_for_machines() {
+fn an_unknown_distribution_is_rejected_with_a_suggestion() {
+    let stderr = reject("  distribution: {name: startr}\n  disabled: [eval]\n");
+    assert!(
+        stderr.contains("no distribution is called \"startr\""),
+        "{stderr}"
+    );
+    assert!(stderr.contains("did you mean \"starter\"?"), "{stderr}");
+}
+
+#[test]
+fn check_prints_json_with_stable_keys() {
     let output = llsd(&[
         "check",
         "--output",
@@ -124,18 +131,18 @@ fn findings_are_stable_json_for_machines() {
 }
 
 #[test]
-fn what_cannot_run_exits_with_two() {
+fn a_missing_file_exits_with_2() {
     let output = llsd(&["render", "-f", "no-such-file.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("could not read no-such-file.yaml"),
+        stderr(&output).contains("failed to read no-such-file.yaml"),
         "{}",
         stderr(&output)
     );
 }
 
 #[test]
-fn every_sample_is_accepted_on_the_bases_inside_the_binary() {
+fn every_sample_is_accepted_with_the_built_in_bases() {
     for sample in std::fs::read_dir(root().join("samples")).unwrap() {
         let path = sample.unwrap().path();
         if path
@@ -155,7 +162,7 @@ fn every_sample_is_accepted_on_the_bases_inside_the_binary() {
 }
 
 #[test]
-fn an_old_resource_becomes_a_declarative_one() {
+fn a_v1alpha1_resource_is_converted_and_its_variables_are_lifted() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("old.yaml");
     let old = "apiVersion: llamastack.io/v1alpha1\nkind: LlamaStackDistribution\nmetadata: {name: my-llsd}\nspec:\n  replicas: 1\n  server:\n    distribution: {name: starter}\n    containerSpec:\n      env:\n      - {name: OLLAMA_INFERENCE_MODEL, value: 'llama3.2:1b'}\n      - {name: OLLAMA_URL, value: 'http://ollama:11434'}\n";
@@ -168,7 +175,7 @@ fn an_old_resource_becomes_a_declarative_one() {
     let text = stdout(&output);
     assert!(text.contains("llamastack.io/v1alpha2"), "{text}");
     assert!(text.contains("endpoint: http://ollama:11434"), "{text}");
-    // The result is a resource that renders, and goes back to what it was.
+    // The result renders, and a conversion without --lift-env can be reversed.
     let rendered = llsd(&["render", "-f", new.to_str().unwrap()]);
     assert_eq!(rendered.status.code(), Some(0), "{}", stderr(&rendered));
     assert!(stdout(&rendered).contains("model_id: llama3.2:1b"));
@@ -183,7 +190,7 @@ fn an_old_resource_becomes_a_declarative_one() {
 }
 
 #[test]
-fn completions_and_manual_pages_know_every_command() {
+fn completions_and_manual_pages_contain_every_command() {
     let commands = ["operator", "preview", "why", "doctor", "migrate"];
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = stdout(&llsd(&["completions", shell]));

@@ -1,17 +1,17 @@
-//! The components that this repository ships, through the commands that their authors use.
+//! The `llsd plugin` commands, applied to the components of this repository.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const SHIPPED: [&str; 5] = [
-    "llama-stack-0.7",
-    "llama-stack-0.4",
-    "llama-stack-0.2",
-    "ogx",
-    "example-pack",
-];
+/// The names of all plugins of this repository.
+fn shipped() -> Vec<String> {
+    let list = include_str!("../../../plugins/plugins.json");
+    let list: Vec<serde_json::Value> = serde_json::from_str(list).unwrap();
+    let names = list.iter().map(|plugin| plugin["name"].as_str().unwrap());
+    names.map(str::to_owned).collect()
+}
 
 fn llsd(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_llsd"))
@@ -31,20 +31,20 @@ fn component(name: &str) -> String {
 }
 
 fn succeed(output: &Output) -> String {
-    let (data, talk) = (
+    let (stdout, stderr) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert_eq!(output.status.code(), Some(0), "{data}\n{talk}");
-    data.into_owned()
+    assert_eq!(output.status.code(), Some(0), "{stdout}\n{stderr}");
+    stdout.into_owned()
 }
 
 #[test]
-fn no_shipped_component_imports_anything_or_exceeds_500_kib() {
-    for name in SHIPPED {
+fn shipped_components_have_no_imports_and_at_most_500_kib() {
+    for name in shipped() {
         let text = succeed(&llsd(
             &root(),
-            &["plugin", "inspect", "--json", &component(name)],
+            &["plugin", "inspect", "--json", &component(&name)],
         ));
         let inspection: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(inspection["imports"], serde_json::json!([]), "{name}");
@@ -53,20 +53,20 @@ fn no_shipped_component_imports_anything_or_exceeds_500_kib() {
             "{name}: {} bytes",
             inspection["size"]
         );
-        assert_eq!(inspection["description"]["name"], name);
+        assert_eq!(inspection["description"]["name"], name.as_str());
     }
 }
 
 #[test]
 fn every_shipped_component_passes_the_conformance_suite() {
-    for name in SHIPPED {
-        let fixtures = root().join("plugins").join(name).join("tests/golden");
+    for name in shipped() {
+        let fixtures = root().join("plugins").join(&name).join("tests/golden");
         let report = succeed(&llsd(
             &root(),
             &[
                 "plugin",
                 "test",
-                &component(name),
+                &component(&name),
                 "--fixtures",
                 fixtures.to_str().unwrap(),
             ],
@@ -76,7 +76,7 @@ fn every_shipped_component_passes_the_conformance_suite() {
 }
 
 #[test]
-fn a_component_differs_from_itself_in_nothing_and_from_another_dialect_in_something() {
+fn diff_finds_no_difference_to_itself_and_some_to_another_dialect() {
     let corpus = tempfile::tempdir().unwrap();
     std::fs::copy(
         root().join("samples/minimal.yaml"),
@@ -108,7 +108,7 @@ fn a_component_differs_from_itself_in_nothing_and_from_another_dialect_in_someth
 }
 
 #[test]
-fn fuel_is_compared_with_a_saved_baseline() {
+fn bench_compares_fuel_with_a_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let fixtures = root().join("plugins/example-pack/tests/golden");
     let pack = component("example-pack");
@@ -145,7 +145,7 @@ fn a_new_plugin_builds_passes_conformance_and_renders() {
         ],
     ));
     let crate_folder = folder.path().join("my-dialect");
-    // The versions that the workspace has tested, so that the template is judged and not today's registry.
+    // Use the workspace's versions, so that a new release of a dependency cannot fail the test.
     std::fs::copy(root().join("Cargo.lock"), crate_folder.join("Cargo.lock")).unwrap();
     let tests = Command::new("cargo")
         .arg("test")
@@ -181,7 +181,7 @@ fn a_new_plugin_builds_passes_conformance_and_renders() {
 }
 
 #[test]
-fn the_stock_wasmtime_runs_our_components() {
+fn stock_wasmtime_runs_our_components() {
     let wasmtime =
         std::env::var("LLSD_WASMTIME_BIN").expect("run the tests through `cargo xtask test`");
     let run = |options: &[&str], invoke: &str| {

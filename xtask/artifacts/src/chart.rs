@@ -1,7 +1,7 @@
-//! The files that the chart under `deploy/helm` takes over from `deploy/kustomize` as they are.
+//! Copies manifests from `deploy/kustomize` to the chart in `deploy/helm`.
 //!
-//! A chart can only hold what is in its own folder, so these are copies, made by `cargo xtask
-//! generate`. What depends on values is a template instead.
+//! A chart can only contain files of its own directory. Manifests that do not depend on the chart's
+//! values are therefore copied by `cargo xtask generate`; the others are templates.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use xtask::shell;
 const SOURCE: &str = "deploy/kustomize";
 const CHART: &str = "deploy/helm/llsd/files";
 
-/// Path below [`SOURCE`], path below [`CHART`].
+/// Path in [`SOURCE`], path in [`CHART`].
 const COPIES: [(&str, &str); 17] = [
     (
         "crd/llamastack.io_llamastackdistributions.yaml",
@@ -52,15 +52,15 @@ const COPIES: [(&str, &str); 17] = [
     ("monitoring/dashboard.yaml", "monitoring/dashboard.yaml"),
 ];
 
-/// Path in the checkout and content of each copy. A source that is itself about to be `generated`
-/// is taken from there.
+/// Path in the checkout and content of each copy. A source in `generated` is read from there, because
+/// the file may be out of date.
 pub fn copies(generated: &BTreeMap<PathBuf, String>) -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let copy = |(source, destination): (&str, &str)| {
         let source = Path::new(SOURCE).join(source);
         let content = match generated.get(&source) {
             Some(content) => content.clone(),
             None => std::fs::read_to_string(shell::root().join(&source))
-                .with_context(|| format!("cannot read {}", source.display()))?,
+                .with_context(|| format!("failed to read {}", source.display()))?,
         };
         Ok((Path::new(CHART).join(destination), content))
     };

@@ -1,4 +1,4 @@
-//! `cargo xtask generate`: files that are committed and made from code.
+//! `cargo xtask generate`: writes the committed files that are generated from code.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use xtask::shell;
 
 use crate::chart;
 
-/// Rewrites every generated file with the `llsd` that was built last. With `check` it changes
-/// nothing, and fails when a file differs.
+/// Writes every generated file, with the `llsd` of the last build. With `check`, writes nothing and
+/// fails if a file is out of date.
 pub fn run(check: bool) -> anyhow::Result<()> {
     let mut stale = Vec::new();
     for (file, content) in files()? {
@@ -22,7 +22,10 @@ pub fn run(check: bool) -> anyhow::Result<()> {
         if check {
             stale.push(file.display().to_string());
         } else {
-            std::fs::create_dir_all(path.parent().context("a file stands in a folder")?)?;
+            std::fs::create_dir_all(
+                path.parent()
+                    .context("a generated file has no parent directory")?,
+            )?;
             std::fs::write(&path, content)?;
             eprintln!("    wrote {}", file.display());
         }
@@ -36,14 +39,14 @@ pub fn run(check: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Path in the checkout and content of each.
+/// Path in the checkout and content of each file.
 fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let output = Command::new(shell::target().join("debug/llsd"))
         .args(["crd", "--repository"])
         .output()?;
     if !output.status.success() {
         bail!(
-            "llsd crd --repository: {}",
+            "llsd crd --repository failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }

@@ -1,12 +1,12 @@
-//! `xtask-artifacts`: the tasks that make files.
+//! `xtask-artifacts`: the tasks that create files.
 //!
-//! `cargo xtask` runs this program after it has checked the prerequisites. It is a package of its
-//! own because of its dependencies, which take longer to compile than xtask itself.
+//! `cargo xtask` runs this program after checking the prerequisites. It is a separate package, because
+//! its dependencies take longer to compile than xtask.
 
 mod chart;
 mod generate;
-mod guests;
 mod package;
+mod plugins;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Makes the files of this repository; call it through `cargo xtask`")]
+#[command(about = "Create files of this repository; run it through `cargo xtask`")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -22,17 +22,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build every adapter to target/plugins/<name>.wasm
+    /// Build every plugin to target/plugins/<name>.wasm
     Plugins,
-    /// Make the release archive in target/package
+    /// Create the release archive in target/package
     Package {
-        /// The binary `llsd` to pack
+        /// The llsd binary to pack
         #[arg(long, value_name = "FILE")]
         binary: PathBuf,
     },
-    /// Rewrite the generated files with the `llsd` that was built last
+    /// Write the generated files, with the llsd of the last build
     Generate {
-        /// Change nothing; fail on a difference
+        /// Write nothing; fail if a file is out of date
         #[arg(long)]
         check: bool,
     },
@@ -41,7 +41,7 @@ enum Task {
 fn main() -> ExitCode {
     xtask::report::install_panic_message();
     xtask::report::exit_code(match Arguments::parse().task {
-        Task::Plugins => guests::build_all().map(|_| ()),
+        Task::Plugins => plugins::build_all().map(|_| ()),
         Task::Package { binary } => package::run(&binary),
         Task::Generate { check } => generate::run(check),
     })

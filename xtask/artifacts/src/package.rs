@@ -1,7 +1,7 @@
-//! `cargo xtask package`: the release archive, with its checksum and a list of what went into it.
+//! `cargo xtask package`: creates the release archive, its SBOM and its checksums.
 //!
-//! The same commit gives the same archive: entries are sorted and carry no time, owner or mode of the
-//! machine that made them.
+//! The same commit gives the same archive: entries are sorted, and have no time, owner or mode of the
+//! machine that created them.
 
 mod archive;
 mod sbom;
@@ -16,18 +16,18 @@ use sha2::{Digest, Sha256};
 
 use xtask::shell;
 
-use crate::guests;
+use crate::plugins;
 use archive::Entry;
 
-/// Shells that completions are packed for, as `llsd completions` names them, and the files' names.
+/// Shells with completions in the archive, by the argument of `llsd completions`, and their files.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "llsd.bash"),
     ("zsh", "_llsd"),
     ("fish", "llsd.fish"),
 ];
 
-/// Folders and files of the checkout that are packed as they are.
-const AS_THEY_ARE: [&str; 7] = [
+/// Directories and files of the checkout that are packed unchanged.
+const COPIES: [&str; 7] = [
     "LICENSE",
     "README.md",
     "CHANGELOG.md",
@@ -37,22 +37,22 @@ const AS_THEY_ARE: [&str; 7] = [
     "samples",
 ];
 
-/// Packs `binary` with everything else, and leaves `llsd-<version>-<target>.tar.gz`, its SBOM and
-/// `SHA256SUMS` in `target/package`.
+/// Writes `llsd-<version>-<target>.tar.gz` with `binary`, its SBOM and `SHA256SUMS` to
+/// `target/package`.
 pub fn run(binary: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(
         binary.is_file(),
         "the binary {} was not found; build it, or leave out --binary",
         binary.display()
     );
-    eprintln!("==> adapters as components");
-    let plugins = guests::build_all()?;
+    eprintln!("==> plugins");
+    let plugins = plugins::build_all()?;
     let metadata = sbom::metadata()?;
     let version = sbom::version(&metadata)?;
     let name = format!("llsd-{version}-{}", target_triple()?);
-    let bill = sbom::cyclonedx(&metadata)?;
+    let sbom = sbom::cyclonedx(&metadata)?;
 
-    let entries = entries(binary, &plugins, &bill)?;
+    let entries = entries(binary, &plugins, &sbom)?;
     let entries: BTreeMap<String, Entry> = entries
         .into_iter()
         .map(|(path, entry)| (format!("{name}/{path}"), entry))
@@ -62,7 +62,7 @@ pub fn run(binary: &Path) -> anyhow::Result<()> {
     let mut sums = String::new();
     for (file, bytes) in [
         (format!("{name}.tar.gz"), archive::write(&entries)?),
-        (format!("{name}.cdx.json"), bill.into_bytes()),
+        (format!("{name}.cdx.json"), sbom.into_bytes()),
     ] {
         sums += &format!("{}  {file}\n", HEXLOWER.encode(&Sha256::digest(&bytes)));
         std::fs::write(folder.join(&file), bytes)?;
@@ -72,16 +72,20 @@ pub fn run(binary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything in the archive, by path below its one folder.
-fn entries(binary: &Path, plugins: &Path, bill: &str) -> anyhow::Result<BTreeMap<String, Entry>> {
+/// The entries of the archive, by path in its top directory.
+fn entries(
+    binary: &Path,
+    components: &Path,
+    sbom: &str,
+) -> anyhow::Result<BTreeMap<String, Entry>> {
     let mut entries = BTreeMap::from([
         (
             "bin/llsd".to_owned(),
-            Entry::program(std::fs::read(binary)?),
+            Entry::executable(std::fs::read(binary)?),
         ),
-        // kubectl finds its plugins by their names on PATH.
+        // kubectl runs programs on PATH with this prefix as plugins.
         ("bin/kubectl-llsd".to_owned(), Entry::Link("llsd".into())),
-        ("llsd.cdx.json".to_owned(), Entry::file(bill.as_bytes())),
+        ("llsd.cdx.json".to_owned(), Entry::file(sbom.as_bytes())),
     ]);
     for (shell, file) in COMPLETIONS {
         let text = output(Command::new(binary).args(["completions", shell]))?;
@@ -90,12 +94,12 @@ fn entries(binary: &Path, plugins: &Path, bill: &str) -> anyhow::Result<BTreeMap
     let pages = tempfile::tempdir()?;
     output(Command::new(binary).arg("man").arg(pages.path()))?;
     add_folder(&mut entries, pages.path(), "man")?;
-    for name in guests::NAMES {
+    for name in plugins::names()? {
         let file = format!("{name}.wasm");
-        let component = std::fs::read(plugins.join(&file))?;
+        let component = std::fs::read(components.join(&file))?;
         entries.insert(format!("plugins/{file}"), Entry::file(&component));
     }
-    for path in AS_THEY_ARE {
+    for path in COPIES {
         let source = shell::root().join(path);
         if source.is_dir() {
             add_folder(&mut entries, &source, path)?;
@@ -127,16 +131,18 @@ fn add_folder(
 fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command
         .output()
-        .with_context(|| format!("could not start {command:?}"))?;
+        .with_context(|| format!("failed to start {command:?}"))?;
     if !output.status.success() {
         bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(output.stdout)
 }
 
-/// What cargo builds for here.
+/// The target triple of the host, for which cargo builds.
 fn target_triple() -> anyhow::Result<String> {
     let text = String::from_utf8(output(Command::new("rustc").arg("-vV"))?)?;
     let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
-    triple.map(str::to_owned).context("rustc -vV names no host")
+    triple
+        .map(str::to_owned)
+        .context("rustc -vV printed no host")
 }

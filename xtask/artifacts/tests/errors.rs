@@ -1,9 +1,9 @@
-//! How xtask-artifacts fails.
+//! The error messages of xtask-artifacts.
 
 use std::process::Command;
 
 #[test]
-fn a_missing_binary_is_named_with_the_fix_and_without_a_backtrace() {
+fn a_missing_binary_is_reported_with_the_fix_and_without_a_backtrace() {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask-artifacts"))
         .args(["package", "--binary", "/no/such/llsd"])
         .env("RUST_BACKTRACE", "1")

@@ -1,4 +1,4 @@
-//! Go: present, and new enough for the modules of the test bed.
+//! Checks that Go is installed and new enough for the modules of the testbed.
 
 use std::process::Command;
 
@@ -10,12 +10,12 @@ use crate::shell;
 /// A Go release: major, minor, patch.
 type Version = (u32, u32, u32);
 
-/// What is missing, if anything is.
+/// Returns what is missing, if anything is.
 pub(super) fn check() -> anyhow::Result<Option<Missing>> {
     let required = required()?;
     let (major, minor, _) = required;
     let fix = format!("install Go {major}.{minor} or later, and put it on PATH");
-    // Without this setting an old Go would download a newer toolchain only to print its version.
+    // GOTOOLCHAIN=local: otherwise Go may download another toolchain to print the version.
     let output = Command::new("go")
         .args(["env", "GOVERSION"])
         .env("GOTOOLCHAIN", "local")
@@ -30,7 +30,7 @@ pub(super) fn check() -> anyhow::Result<Option<Missing>> {
         Ok(output) => {
             let stderr = String::from_utf8_lossy(&output.stderr);
             Some(Missing::new(
-                format!("Go does not run: {}", stderr.trim()),
+                format!("failed to run Go: {}", stderr.trim()),
                 fix,
             ))
         }
@@ -38,7 +38,7 @@ pub(super) fn check() -> anyhow::Result<Option<Missing>> {
     })
 }
 
-/// The newest release that a module of the test bed asks for.
+/// The newest Go version that a module of the testbed requires.
 fn required() -> anyhow::Result<Version> {
     let folder = shell::root().join("tests/testbed/go");
     let mut newest = (0, 0, 0);
@@ -55,7 +55,7 @@ fn required() -> anyhow::Result<Version> {
     Ok(newest)
 }
 
-/// Reads `1.26.0` and `go1.26.8`; what follows a number (`rc1`, a vendor's suffix) is ignored.
+/// Parses `1.26.0` and `go1.26.8`. Suffixes of a number, such as `rc1`, are ignored.
 fn parse(text: &str) -> Option<Version> {
     let mut numbers = text.trim_start_matches("go").split('.').map(|part| {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_go_prints_them() {
+    fn versions_are_parsed_as_go_prints_them() {
         assert_eq!(parse("go1.26.8"), Some((1, 26, 8)));
         assert_eq!(parse("1.26.0"), Some((1, 26, 0)));
         assert_eq!(parse("go1.27rc1"), Some((1, 27, 0)));

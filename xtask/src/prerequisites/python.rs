@@ -1,12 +1,11 @@
-//! Python 3.12 with its `venv` module, wherever it is.
+//! Finds Python 3.12 with its `venv` module.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// `$PYTHON`, `python3.12`, `python3` or one of pyenv's, whichever is the first that is Python 3.12.
+/// The first of `$PYTHON`, `python3.12`, `python3` and pyenv's versions that is Python 3.12.
 ///
-/// Each candidate is run, because with pyenv `python3.12` can be a shim that only prints which
-/// versions have it.
+/// Each candidate is run, because `python3.12` can be a shim of pyenv that only prints an error.
 pub fn find() -> Option<PathBuf> {
     let named = std::env::var_os("PYTHON").map(PathBuf::from);
     let usual = [PathBuf::from("python3.12"), PathBuf::from("python3")];
@@ -36,7 +35,7 @@ fn is_python_3_12(python: &Path) -> bool {
     Command::new(python)
         .args([
             "-c",
-            // Debian packs these two modules apart from the interpreter.
+            // On Debian, these modules are not in the package of the interpreter.
             "import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 12))",
         ])
         .stdin(Stdio::null())

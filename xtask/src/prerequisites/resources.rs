@@ -1,4 +1,4 @@
-//! Free disk space and free memory.
+//! Checks free disk space and free memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use super::{Missing, Needs};
 use crate::shell;
 
 const GIB: u64 = 1 << 30;
-/// Space that a run needs when an earlier one has already filled the folder.
+/// Space that a run needs after the first.
 const LATER_RUN_GIB: u64 = 1;
 
-/// What is missing, if anything is.
+/// Returns what is missing, if anything is.
 pub(super) fn check(needs: &Needs) -> anyhow::Result<Vec<Missing>> {
     let target = shell::target();
     let cache = shell::cache()?;
     let spaces = [
         Space {
-            gib: first_run(needs.target_gib, &target.join("debug/llsd")),
+            gib: needed(needs.target_gib, &target.join("debug/llsd")),
             folder: target,
             variable: "CARGO_TARGET_DIR",
         },
         Space {
-            gib: first_run(needs.cache_gib, &cache.join("oracle/venvs")),
+            gib: needed(needs.cache_gib, &cache.join("oracle/venvs")),
             folder: cache,
             variable: "LLSD_CACHE",
         },
@@ -33,7 +33,7 @@ pub(super) fn check(needs: &Needs) -> anyhow::Result<Vec<Missing>> {
     Ok(missing)
 }
 
-/// Folders on one disk share its free space, so their needs add up.
+/// Checks the disks. The needs of directories on the same disk are added.
 fn disk(spaces: &[Space]) -> anyhow::Result<Vec<Missing>> {
     let mut missing = Vec::new();
     let mut needed_by_device = BTreeMap::<u64, u64>::new();
@@ -60,16 +60,16 @@ fn disk(spaces: &[Space]) -> anyhow::Result<Vec<Missing>> {
     Ok(missing)
 }
 
-/// A folder that a task fills.
+/// A directory that a task writes to, and the space that it needs.
 struct Space {
     folder: PathBuf,
     variable: &'static str,
     gib: u64,
 }
 
-/// The whole amount before the first run has left `proof` behind, little afterwards.
-fn first_run(gib: u64, proof: &Path) -> u64 {
-    if proof.exists() {
+/// The space that a run needs: less if `output`, which the first run creates, exists.
+fn needed(gib: u64, output: &Path) -> u64 {
+    if output.exists() {
         gib.min(LATER_RUN_GIB)
     } else {
         gib
@@ -103,7 +103,7 @@ fn memory(needed_gib: u64, available_bytes: Option<u64>) -> Option<Missing> {
     })
 }
 
-/// What Linux can give to programs without swapping; other systems are not asked.
+/// The memory that is available without swapping. `None` if the system is not Linux.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

@@ -1,4 +1,4 @@
-//! Caches of the commands that use a registry or run for long.
+//! Caches of the network commands.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use cap_std::fs::Dir;
 use crate::caches::Caches;
 
 impl Caches {
-    /// In a folder that the user named: it is an error when it cannot be used.
+    /// Caches in a directory that the user named. Fails if it cannot be created.
     pub(super) fn in_folder(folder: PathBuf) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(&folder)
-            .with_context(|| format!("failed to create the cache folder {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| {
+            format!("failed to create the cache directory {}", folder.display())
+        })?;
         Ok(Self {
             folder: Some(folder),
         })
     }
 
-    /// Manifests, blobs and files from registries.
+    /// The cache of manifests, blobs and files from registries.
     pub(super) fn registry(&self) -> Option<Arc<Dir>> {
         let folder = self.folder.as_ref()?.join("registry");
         std::fs::create_dir_all(&folder).ok()?;

@@ -1,4 +1,4 @@
-//! The cluster that a command talks to, chosen as kubectl chooses it.
+//! Connects to a cluster, selected as kubectl selects it.
 
 use anyhow::Context;
 use kube::api::Api;
@@ -6,39 +6,41 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use llsd_api::Distribution;
 
-const HINT: &str = "no cluster to talk to; set KUBECONFIG, or name a context of it with --context";
+const NO_CLUSTER: &str =
+    "failed to load a cluster configuration; set KUBECONFIG, or select a context with --context";
 
-/// Which cluster and namespace.
+/// Options that select the cluster and the namespace.
 #[derive(Default, clap::Args)]
 pub(crate) struct ClusterOptions {
-    /// The namespace; by default that of the context
+    /// Namespace; by default the namespace of the context
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// The context of the kubeconfig; by default the current one
+    /// Context of the kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
 
 impl ClusterOptions {
-    /// Connects, and does some work with the cluster.
-    pub(crate) fn ask<T>(
+    /// Connects to the cluster and runs `work` with the client.
+    pub(crate) fn run<T>(
         &self,
         work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
+        let runtime =
+            tokio::runtime::Runtime::new().context("failed to start the async runtime")?;
         runtime.block_on(async { work(self.connect().await?).await })
     }
 
-    /// A client whose default namespace is the one asked for.
+    /// A client whose default namespace is `--namespace`.
     async fn connect(&self) -> anyhow::Result<Client> {
         let mut config = self.config().await?;
         if let Some(namespace) = &self.namespace {
             config.default_namespace.clone_from(namespace);
         }
-        Client::try_from(config).context(HINT)
+        Client::try_from(config).context(NO_CLUSTER)
     }
 
-    /// The cluster as the kubeconfig describes it, with the namespace of the context.
+    /// Loads the kubeconfig or, in a pod, the in-cluster configuration.
     pub(crate) async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
@@ -47,19 +49,18 @@ impl ClusterOptions {
         match Kubeconfig::read() {
             Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
                 .await
-                .context(HINT),
-            // Inside a pod there is no kubeconfig and none is needed.
-            Err(error) => Config::incluster().map_err(|_| error).context(HINT),
+                .context(NO_CLUSTER),
+            Err(error) => Config::incluster().map_err(|_| error).context(NO_CLUSTER),
         }
     }
 }
 
-/// The resource of that name, which has to be there.
+/// Gets a resource from the default namespace of the client. Fails if it does not exist.
 pub(crate) async fn distribution(client: &Client, name: &str) -> anyhow::Result<Distribution> {
     let found = Api::<Distribution>::default_namespaced(client.clone())
         .get_opt(name)
         .await
-        .context("the cluster did not answer for LlamaStackDistributions; is llsd installed?")?;
+        .context("failed to get the LlamaStackDistribution; check with `llsd doctor` that llsd is installed")?;
     found.with_context(|| {
         format!(
             "namespace {:?} has no LlamaStackDistribution {name:?}; see `kubectl get llsd --all-namespaces`",

@@ -1,8 +1,8 @@
-//! `llsd doctor`: whether an installation does its work, found out by asking it.
+//! `llsd doctor`: checks an installation.
 //!
-//! Each check is a dry run: the API server takes a resource through definition, conversion, policy
-//! and webhook, and stores nothing. So it needs no right but to create resources in one namespace,
-//! and the chart's test runs it as such a nobody.
+//! Each check creates a resource with a dry run: the API server runs schema validation, conversion,
+//! admission policy and webhooks, and stores nothing. Doctor therefore only needs the permission to
+//! create resources in one namespace, which is what the chart's test gives it.
 
 use anyhow::Context;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
@@ -12,58 +12,58 @@ use llsd_api::GROUP;
 use serde_json::{Value, json};
 
 use crate::network::cluster::ClusterOptions;
-use crate::{Verdict, talk};
+use crate::{Exit, output};
 
-/// What an installation must do.
+/// One check.
 struct Check {
-    /// What holds when it does.
+    /// What the check proves.
     claim: &'static str,
     version: &'static str,
     spec: Value,
     expected: Expected,
-    /// What to look at when it does not.
-    advice: &'static str,
+    /// What to do if the check fails.
+    fix: &'static str,
 }
 
-/// What the API server is to say.
+/// The expected response of the API server.
 enum Expected {
     Accepted,
-    /// No, in words that only the layer in question uses.
-    Refused(&'static str),
+    /// Rejected, with a message that contains this string, which only the checked layer writes.
+    Rejected(&'static str),
 }
 
 fn checks() -> [Check; 4] {
     [
         Check {
-            claim: "resources are accepted",
+            claim: "v1alpha2 resources are accepted",
             version: "v1alpha2",
             spec: json!({ "distribution": { "name": "starter" } }),
             expected: Expected::Accepted,
-            advice: "install the definitions: kubectl apply --server-side -k deploy/kustomize/default",
+            fix: "install the custom resource definitions: kubectl apply --server-side -k deploy/kustomize/default",
         },
         Check {
-            claim: "resources of the older version are converted and accepted",
+            claim: "v1alpha1 resources are converted and accepted",
             version: "v1alpha1",
             spec: json!({ "server": { "distribution": { "name": "starter" } } }),
             expected: Expected::Accepted,
-            advice: "see whether the pods of llsd-operator are ready, and what they log",
+            fix: "check that the pods of llsd-operator are ready, and read their logs",
         },
         Check {
-            claim: "the admission policy refuses what is wrong by itself",
+            claim: "the admission policy rejects an invalid resource",
             version: "v1alpha2",
             spec: json!({
                 "distribution": { "name": "starter" },
                 "providers": { "inference": [{ "provider": "vllm" }, { "provider": "ollama" }] },
             }),
-            expected: Expected::Refused("ValidatingAdmissionPolicy"),
-            advice: "apply deploy/kustomize/policy: without it mistakes are found only when a resource is served",
+            expected: Expected::Rejected("ValidatingAdmissionPolicy"),
+            fix: "apply deploy/kustomize/policy; without it, such errors are only reported in the status",
         },
         Check {
-            claim: "the webhook refuses what only plugins and the operator know to be wrong",
+            claim: "the webhook rejects an unknown distribution",
             version: "v1alpha2",
             spec: json!({ "distribution": { "name": "no-such-distribution" } }),
-            expected: Expected::Refused("spec.distribution.name"),
-            advice: "see whether the pods of llsd-operator are ready, and apply deploy/kustomize/webhook",
+            expected: Expected::Rejected("spec.distribution.name"),
+            fix: "check that the pods of llsd-operator are ready, and apply deploy/kustomize/webhook",
         },
     ]
 }
@@ -75,29 +75,29 @@ pub(crate) struct Arguments {
     cluster: ClusterOptions,
 }
 
-/// Asks the cluster.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    arguments.cluster.ask(async |client| {
-        let mut verdict = Verdict::Done;
+/// Runs the checks and prints a line for each. Rejects if one fails.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    arguments.cluster.run(async |client| {
+        let mut exit = Exit::Success;
         for check in checks() {
-            match check.ask(&client).await? {
-                Ok(()) => talk::data(&format!("ok    {}", check.claim)),
+            match check.run(&client).await? {
+                Ok(()) => output::print(&format!("ok    {}", check.claim)),
                 Err(why) => {
-                    verdict = Verdict::Refused;
-                    talk::data(&format!(
+                    exit = Exit::Rejected;
+                    output::print(&format!(
                         "FAIL  {}: {why}\n      {}",
-                        check.claim, check.advice
+                        check.claim, check.fix
                     ));
                 }
             }
         }
-        Ok(verdict)
+        Ok(exit)
     })
 }
 
 impl Check {
-    /// Whether it holds, and otherwise why not; an error when the cluster cannot be asked.
-    async fn ask(&self, client: &Client) -> anyhow::Result<Result<(), String>> {
+    /// Runs the check. The inner error says why it failed; the outer one, why it could not run.
+    async fn run(&self, client: &Client) -> anyhow::Result<Result<(), String>> {
         let kind = GroupVersionKind::gvk(GROUP, self.version, "LlamaStackDistribution");
         let resource = ApiResource::from_gvk_with_plural(&kind, "llamastackdistributions");
         let object =
@@ -108,33 +108,33 @@ impl Check {
             ..PostParams::default()
         };
         match api.create(&parameters, &object).await {
-            Ok(_) => Ok(self.judge(None)),
-            Err(Error::Api(status)) if status.is_forbidden() && !is_of_admission(&status) => {
+            Ok(_) => Ok(self.evaluate(None)),
+            Err(Error::Api(status)) if status.is_forbidden() && !is_from_admission(&status) => {
                 Err(Error::Api(status)).context(
-                    "the doctor may not create resources here; ask as somebody who may, or in another namespace",
+                    "doctor needs the permission to create LlamaStackDistributions in this namespace; use another user or --namespace",
                 )
             }
-            Err(Error::Api(status)) => Ok(self.judge(Some(&status.message))),
-            Err(error) => Err(error).context("the cluster does not answer"),
+            Err(Error::Api(status)) => Ok(self.evaluate(Some(&status.message))),
+            Err(error) => Err(error).context("failed to reach the cluster"),
         }
     }
 
-    /// What an answer means: accepted, or refused with a message.
-    fn judge(&self, refusal: Option<&str>) -> Result<(), String> {
-        match (&self.expected, refusal) {
+    /// Compares the response with what is expected. `rejection` is the message of a rejection.
+    fn evaluate(&self, rejection: Option<&str>) -> Result<(), String> {
+        match (&self.expected, rejection) {
             (Expected::Accepted, None) => Ok(()),
             (Expected::Accepted, Some(message)) => Err(message.to_owned()),
-            (Expected::Refused(words), Some(message)) if message.contains(words) => Ok(()),
-            (Expected::Refused(_), Some(message)) => {
-                Err(format!("somebody else refuses it: {message}"))
+            (Expected::Rejected(part), Some(message)) if message.contains(part) => Ok(()),
+            (Expected::Rejected(_), Some(message)) => {
+                Err(format!("rejected for another reason: {message}"))
             }
-            (Expected::Refused(_), None) => Err("it is accepted".to_owned()),
+            (Expected::Rejected(_), None) => Err("the resource was accepted".to_owned()),
         }
     }
 }
 
-/// Admission refuses with the same code as the authorizer, but in other words.
-fn is_of_admission(status: &Status) -> bool {
+/// Whether admission rejected the request. The authorizer uses the same code with another message.
+fn is_from_admission(status: &Status) -> bool {
     !status.message.contains("cannot create resource")
 }
 
@@ -143,16 +143,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_counts_only_when_the_layer_in_question_refuses() {
+    fn a_rejection_counts_only_if_the_checked_layer_rejects() {
         let [accepted, _, policy, _] = checks();
-        assert!(accepted.judge(None).is_ok());
-        assert_eq!(accepted.judge(Some("no")), Err("no".to_owned()));
+        assert!(accepted.evaluate(None).is_ok());
+        assert_eq!(accepted.evaluate(Some("no")), Err("no".to_owned()));
         assert!(
             policy
-                .judge(Some("ValidatingAdmissionPolicy 'x' denied"))
+                .evaluate(Some("ValidatingAdmissionPolicy 'x' denied"))
                 .is_ok()
         );
-        assert!(policy.judge(Some("failed calling webhook")).is_err());
-        assert_eq!(policy.judge(None), Err("it is accepted".to_owned()));
+        assert!(policy.evaluate(Some("failed calling webhook")).is_err());
+        assert_eq!(
+            policy.evaluate(None),
+            Err("the resource was accepted".to_owned())
+        );
     }
 }

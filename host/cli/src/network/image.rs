@@ -1,21 +1,21 @@
-//! `llsd image …`: what makers of distribution images need.
+//! `llsd image …`: the commands for authors of distribution images.
 
 mod inspect;
 mod label;
 
-use crate::Verdict;
+use crate::Exit;
 
-/// What to do with an image.
+/// The commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Show what the operator would read from an image: configuration, schema, plugin, user
+    /// Show what the operator reads from an image: configuration, schema, plugin and user
     Inspect(inspect::Arguments),
-    /// Put a configuration onto a copy of an image as labels; layers stay as they are
+    /// Add a configuration to a copy of an image as labels; layers are not changed
     Label(label::Arguments),
 }
 
-/// Does it.
-pub(crate) fn run(command: &Command) -> anyhow::Result<Verdict> {
+/// Runs a command.
+pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
     match command {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Label(arguments) => label::run(arguments),

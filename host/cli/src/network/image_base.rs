@@ -1,18 +1,18 @@
-//! `--image`: a base configuration from the labels of an image.
+//! `--image`: reads the base configuration from the labels of an image.
 
 use anyhow::Context;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_registry::Reference;
 use llsd_render::yaml;
 
-use crate::generation::GivenBase;
+use crate::generation::LoadedBase;
 use crate::network::registry::{Client, RegistryOptions};
-use crate::talk;
+use crate::output;
 
-/// Which image, and how to reach its registry.
+/// Options that select an image and its registry.
 #[derive(clap::Args)]
 pub(crate) struct ImageOptions {
-    /// Take the base configuration, and what is known about it, from an image's labels
+    /// Image to read the base configuration and its schema from
     #[arg(long, value_name = "REF", conflicts_with = "base_config")]
     image: Option<Reference>,
     #[command(flatten)]
@@ -20,22 +20,23 @@ pub(crate) struct ImageOptions {
 }
 
 impl ImageOptions {
-    /// The base inside the image that the options name, read as the operator reads it.
-    pub(crate) fn base(&self) -> anyhow::Result<Option<GivenBase>> {
+    /// Reads the base configuration of `--image`, if set, as the operator does.
+    pub(crate) fn base(&self) -> anyhow::Result<Option<LoadedBase>> {
         let Some(image) = &self.image else {
             return Ok(None);
         };
         let client = Client::new(&self.registries, image)?;
-        talk::remark(&format!("reading {image}"));
-        let base = client.wait(client.registry.base_config(image, &client.keyring))?;
+        output::print_progress(&format!("reading {image}"));
+        let base = client.block_on(client.registry.base_config(image, &client.keyring))?;
         let config = yaml::read(&base.yaml)
-            .with_context(|| format!("{image}: {} is no server configuration", base.source))?;
-        Ok(Some(GivenBase {
+            .with_context(|| format!("{image}: {} is not a server configuration", base.source))?;
+        Ok(Some(LoadedBase {
             config,
             hints: Hints {
                 labels: base.hints.clone(),
                 schema: base.schema.clone(),
                 server_version: base.server_version.clone(),
+                ..Hints::default()
             },
         }))
     }

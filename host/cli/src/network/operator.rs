@@ -1,4 +1,4 @@
-//! `llsd operator`: watches a cluster's resources and serves them.
+//! `llsd operator`: runs the operator until it receives a signal.
 
 use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
@@ -20,72 +20,73 @@ use tracing_subscriber::EnvFilter;
 use crate::caches::Caches;
 use crate::network::registry::RegistryOptions;
 use crate::network::webhooks;
-use crate::{Verdict, adapters};
+use crate::{Exit, plugin_loader};
 
-/// Threads for what computes or waits without yielding: plugins, files, names. More than compute at
-/// a time would only hold memory.
+/// Threads for blocking work: plugin calls, files, DNS. Few, because each thread costs memory and
+/// the semaphore of the plugin host limits concurrent calls anyway.
 const BLOCKING_THREADS: usize = 8;
 
-/// A server's release and providers change with its pods, of which the operator hears by itself.
+/// Default of `--poll-servers`. Long, because a server's release and providers only change with its
+/// pods, and the operator watches those.
 const POLL_SECONDS: u64 = 300;
 
-/// How to run.
+/// Arguments of `operator`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run from a laptop: first install definitions, admission policy and webhooks into the cluster
-    /// of the current kubeconfig, which must be on this machine for the webhooks to be reached
+    /// Run on your machine: install the CRDs, the admission policy and the webhooks into the cluster
+    /// of the current kubeconfig first. For the webhooks, the cluster must run on the same machine
     #[arg(long)]
     dev: bool,
-    /// Serve this namespace only
+    /// Only reconcile resources in this namespace
     #[arg(long, value_name = "NAME", env = "LLSD_NAMESPACE")]
     namespace: Option<String>,
-    /// Keep what belongs to the operator itself in this namespace; the kubeconfig's by default
+    /// Namespace of the operator's own objects; by default the namespace of the kubeconfig
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
     operator_namespace: Option<String>,
-    /// Agree with other replicas who writes; needs a name of its own for each
+    /// Enable leader election under this identity, which must be unique for each replica
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     leader_elect: Option<String>,
-    /// Reconcile so many resources at the same time
+    /// Maximum number of concurrent reconciles
     #[arg(long, value_name = "NUMBER", default_value_t = 16)]
     workers: u16,
-    /// Answer /healthz and /readyz here
+    /// Address to serve /healthz and /readyz on
     #[arg(long, value_name = "ADDRESS")]
     probes: Option<SocketAddr>,
-    /// Answer /metrics here, over TLS, to those who may get it
+    /// Address to serve /metrics on, with TLS and authorization
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// Keep machine code and what registries gave in this folder, which may be emptied at any time;
-    /// by default in the user's cache folder
+    /// Directory to cache compiled plugins and registry content in; by default the user's cache
+    /// directory. Deleting its content is safe
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Ask each running server so often for its release and providers; 0: never. By default 300, and
-    /// with --dev never, because a laptop does not reach the cluster's Services
+    /// Interval between requests to each running server for its release and providers; 0 disables
+    /// them. Default: 300, or 0 with --dev, because Services are not reachable from outside the cluster
     #[arg(long, value_name = "SECONDS")]
     poll_servers: Option<u64>,
     /// Write the log as JSON
     #[arg(long)]
     log_json: bool,
-    /// Serve only the SchemaPlugins with these labels
+    /// Only use SchemaPlugins that match this label selector
     #[arg(long, value_name = "SELECTOR")]
     plugin_selector: Option<String>,
     #[command(flatten)]
     webhooks: webhooks::WebhookOptions,
     #[command(flatten)]
-    adapters: adapters::PluginOptions,
+    plugins: plugin_loader::PluginOptions,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-/// Runs until it is told to stop.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     start_log(arguments.log_json);
     let metrics = Metrics::new();
     let caches = match &arguments.cache_dir {
         Some(folder) => Caches::in_folder(folder.clone())?,
         None => Caches::of_user(),
     };
-    let host = adapters::host_with(&caches, Some(metrics.clone()))?;
-    let plugins = adapters::load(&host, &arguments.adapters)?;
+    let host = plugin_loader::host_with(&caches, Some(metrics.clone()))?;
+    let plugins = plugin_loader::load(&host, &arguments.plugins)?;
     let registries = Registries::new(Registry::new(llsd_registry::Settings {
         cache_dir: caches.registry(),
         ..arguments.registries.settings()?
@@ -96,16 +97,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
-        .context("no threads to run on")?;
+        .context("failed to start the async runtime")?;
     runtime.block_on(async {
         let config = Config::infer()
             .await
-            .context("no cluster to talk to; set KUBECONFIG")?;
+            .context("failed to load a cluster configuration; set KUBECONFIG")?;
         let client = metrics
             .clone()
             .client(config)
-            .context("the cluster's address or credentials cannot be used")?;
-        let home = arguments
+            .context("failed to create a client from the cluster configuration")?;
+        let operator_namespace = arguments
             .operator_namespace
             .clone()
             .unwrap_or_else(|| client.default_namespace().to_owned());
@@ -115,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         let lookup = ObjectLookup::default();
         let shared = webhooks::Shared {
             client: &client,
-            home: &home,
+            namespace: &operator_namespace,
             images: Images::new(client.clone(), registries.clone(), keyring.clone()),
             plugins_in_use: plugins_in_use.subscribe(),
             distributions_in_use: distributions_in_use.subscribe(),
@@ -127,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             let (stop, stopped) = (stop.clone(), until(stopped.clone()));
             tokio::spawn(async move {
                 let outcome = server.run(stopped).await;
-                // An operator without its webhooks starts again rather than going on by half.
+                // Without webhooks the operator must not continue: stop it, so that the pod restarts.
                 stop.send_replace(true);
                 outcome
             })
@@ -153,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             host,
             plugin_selector: arguments.plugin_selector.clone(),
             scope,
-            operator_namespace: home,
+            operator_namespace,
             registries,
             keyring,
             workers: arguments.workers.max(1),
@@ -169,7 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         if let Some(webhooks) = webhooks {
             webhooks.await??;
         }
-        Ok(Verdict::Done)
+        Ok(Exit::Success)
     })
 }
 
@@ -182,9 +183,9 @@ fn polling(arguments: &Arguments) -> Option<Polling> {
     })
 }
 
-/// Done when the operator is to stop.
+/// Completes when the operator must stop.
 async fn until(mut stopped: watch::Receiver<bool>) {
-    // The sender is gone only when everything is over.
+    // An error means that the sender was dropped, which also means stop.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
@@ -216,5 +217,5 @@ fn start_log(is_json: bool) {
 }
 
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))
+    TcpListener::bind(address).with_context(|| format!("failed to listen on {address}"))
 }

@@ -1,4 +1,4 @@
-//! `llsd plugin …` for plugins in a registry.
+//! `llsd plugin …`: the commands for plugins in a registry.
 
 mod artifact;
 mod inspect;
@@ -6,23 +6,23 @@ mod pull;
 mod push;
 mod verify;
 
-use crate::Verdict;
+use crate::Exit;
 
-/// What to do with a plugin that is, or will be, in a registry.
+/// The commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Show world, schemas, imports, size and digest
+    /// Show the world, schemas, imports, size and digest of a plugin
     Inspect(inspect::Arguments),
-    /// Publish a component to a registry, and prove that the operator can load it from there
+    /// Push a plugin to a registry, and check that the operator can load it
     Push(push::Arguments),
-    /// Fetch a component from a registry
+    /// Pull a plugin from a registry
     Pull(pull::Arguments),
-    /// Check a published plugin as the operator does: digests, signatures, load rules
+    /// Verify a published plugin as the operator does: digests, signatures and load rules
     Verify(verify::Arguments),
 }
 
-/// Does it.
-pub(crate) fn run(command: &Command) -> anyhow::Result<Verdict> {
+/// Runs a command.
+pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
     match command {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Push(arguments) => push::run(arguments),

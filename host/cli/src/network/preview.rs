@@ -1,4 +1,4 @@
-//! `llsd preview`: what the operator would change in the cluster, and nothing changed.
+//! `llsd preview`: shows what the operator would change in the cluster, without changing anything.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use llsd_render::yaml;
 use serde_json::Value;
 
 use crate::network::cluster::distribution;
-use crate::network::outlook::OutlookOptions;
-use crate::{Verdict, diff, files, talk};
+use crate::network::operator_settings::OperatorOptions;
+use crate::{Exit, files, output, text_diff};
 
-/// Who asks what an edit would become; nothing is stored under this name.
+/// The field manager of dry-run requests; nothing is stored with this name.
 const FIELD_MANAGER: &str = "llsd-preview";
 
-/// Of which resource.
+/// Arguments of `preview`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A resource of the cluster
+    /// Name of a resource in the cluster
     #[arg(required_unless_present = "file")]
     name: Option<String>,
-    /// A resource as it would be applied; `-` for standard input
+    /// File with the resource to preview, or `-` for standard input
     #[arg(
         short = 'f',
         long = "filename",
@@ -32,51 +32,51 @@ pub(crate) struct Arguments {
     )]
     file: Option<PathBuf>,
     #[command(flatten)]
-    operator: OutlookOptions,
+    operator: OperatorOptions,
 }
 
-/// Prints a difference for each object that would change; exit 1 when there is one.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    arguments.operator.ask(async |client, outlook| {
+/// Prints a diff for each object that would change. Rejects if there is one, like `kubectl diff`.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    arguments.operator.run(async |client, previewer| {
         let resource = match (&arguments.name, &arguments.file) {
             (Some(name), _) => distribution(&client, name).await?,
             (None, Some(file)) => {
                 let mut resources = files::distributions(file)?;
                 anyhow::ensure!(
                     resources.len() == 1,
-                    "{} holds {} resources; preview them one at a time",
+                    "{} contains {} resources; preview them one at a time",
                     file.display(),
                     resources.len()
                 );
                 as_applied(&client, resources.remove(0)).await?
             }
-            (None, None) => anyhow::bail!("name a resource, or a file with --filename"),
+            (None, None) => anyhow::bail!("pass the name of a resource, or a file with --filename"),
         };
-        let previewed = outlook.preview(&resource).await?;
+        let previewed = previewer.preview(&resource).await?;
         let changed: Vec<String> = previewed.objects.iter().filter_map(describe).collect();
         if changed.is_empty() {
-            talk::remark(&format!(
-                "{}: nothing would change in {} objects",
+            output::print_progress(&format!(
+                "{}: none of {} objects would change",
                 resource.name_any(),
                 previewed.objects.len()
             ));
-            return Ok(Verdict::Done);
+            return Ok(Exit::Success);
         }
-        talk::data(&changed.join("\n"));
-        Ok(Verdict::Refused)
+        output::print(&changed.join("\n"));
+        Ok(Exit::Rejected)
     })
 }
 
-/// What the API server would store: defaults, admission and merging are its own.
+/// The resource as the API server would store it, after merging, defaulting and admission.
 async fn as_applied(client: &Client, object: Value) -> anyhow::Result<Distribution> {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     anyhow::ensure!(
         version == API_VERSION_V1ALPHA2,
-        "the file is written in {version:?}; turn it into {API_VERSION_V1ALPHA2} with `llsd convert` first"
+        "apiVersion: is {version:?}, must be {API_VERSION_V1ALPHA2:?}; convert the file with `llsd convert`"
     );
     let name = object["metadata"]["name"]
         .as_str()
-        .context("metadata.name: is missing; name the resource")?
+        .context("metadata.name: is missing; set it")?
         .to_owned();
     let namespace = match object["metadata"]["namespace"].as_str() {
         Some(namespace) => namespace.to_owned(),
@@ -86,10 +86,10 @@ async fn as_applied(client: &Client, object: Value) -> anyhow::Result<Distributi
     Api::<Distribution>::namespaced(client.clone(), &namespace)
         .patch(&name, &parameters, &Patch::Apply(&object))
         .await
-        .context("the API server would not take the resource")
+        .context("the API server rejected the resource")
 }
 
-/// The difference that one object would see, if any.
+/// The change of one object as a diff, if there is one.
 fn describe(change: &ObjectChange) -> Option<String> {
     let ObjectChange {
         kind,
@@ -98,7 +98,7 @@ fn describe(change: &ObjectChange) -> Option<String> {
         after,
     } = change;
     let text = |object: &Option<Value>| object.as_ref().map(yaml::write).unwrap_or_default();
-    let difference = diff::unified(&text(before), &text(after));
+    let difference = text_diff::unified(&text(before), &text(after));
     let verb = match (before, after) {
         (None, _) => "would be created",
         (_, None) => "would be deleted",

@@ -1,7 +1,7 @@
-//! How the command line reaches registries: the same client as the operator's, for one person.
+//! The registry client of the command line: the operator's client with the user's credentials.
 //!
-//! Credentials come from docker's configuration file. Nobody else uses this machine's cache, so what
-//! is in it is given without asking the registry again.
+//! Credentials come from docker's configuration file. The cache belongs to one user, so content in it
+//! is used without checking with the registry that the user still has access.
 
 use std::path::PathBuf;
 
@@ -16,14 +16,14 @@ use llsd_registry::{
 use crate::caches::Caches;
 use crate::files;
 
-/// Options of every command that asks a registry.
+/// Options of every command that uses a registry.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Registries")]
 pub(crate) struct RegistryOptions {
-    /// A certificate authority to trust besides those of the system, PEM; may be repeated
+    /// CA certificates to trust in addition to those of the system, as PEM; repeatable
     #[arg(long = "registry-ca", value_name = "FILE")]
     authorities: Vec<PathBuf>,
-    /// A registry (host or host:port) that speaks plain HTTP; may be repeated
+    /// Registry (host or host:port) to connect to with plain HTTP; repeatable
     #[arg(
         long = "plain-http",
         value_name = "HOST",
@@ -31,11 +31,11 @@ pub(crate) struct RegistryOptions {
         value_delimiter = ','
     )]
     plain_http: Vec<String>,
-    /// Read what is under a prefix from another place; the longest prefix wins; may be repeated
+    /// Pull references with the prefix FROM from TO instead; the longest prefix wins; repeatable
     #[arg(long = "mirror", value_name = "FROM=TO", value_parser = parse_mirror)]
     mirrors: Vec<Mirror>,
-    /// A host or network that may be asked although it is this machine, or further inside the
-    /// network than the registry that leads to it; may be repeated
+    /// Host or network to allow although its addresses are loopback or private while those of the
+    /// registry that redirects to it are not; repeatable
     #[arg(
         long = "allow-address",
         value_name = "HOST",
@@ -43,12 +43,12 @@ pub(crate) struct RegistryOptions {
         value_delimiter = ','
     )]
     allowed: Vec<String>,
-    /// Credentials, as docker login writes them; by default those of docker
+    /// File with credentials, as written by docker login; by default docker's own
     #[arg(long, value_name = "FILE")]
     docker_config: Option<PathBuf>,
 }
 
-/// A registry client with one person's credentials.
+/// A registry client with the user's credentials.
 pub(crate) struct Client {
     pub(crate) registry: Registry,
     pub(crate) keyring: Keyring,
@@ -56,28 +56,29 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client for what the user named. That a registry is on this machine is then no surprise.
+    /// A client for the registry of `named`. That registry may have a loopback or private address,
+    /// because the user named it.
     pub(crate) fn new(options: &RegistryOptions, named: &Reference) -> anyhow::Result<Self> {
         let mut settings = options.settings()?;
-        let asked = settings.mirrors.rewrite(named)?;
-        settings.allowed.push(allowed(asked.registry()));
+        let mirrored = settings.mirrors.rewrite(named)?;
+        settings.allowed.push(allowed_address(mirrored.registry()));
         settings.check_access = false;
         settings.cache_dir = Caches::of_user().registry();
         Ok(Self {
             registry: Registry::new(settings)?,
             keyring: options.keyring()?,
-            runtime: tokio::runtime::Runtime::new().context("no threads to run on")?,
+            runtime: tokio::runtime::Runtime::new().context("failed to start the async runtime")?,
         })
     }
 
-    /// Runs one operation to its end.
-    pub(crate) fn wait<T>(&self, operation: impl Future<Output = T>) -> T {
+    /// Runs a future to completion.
+    pub(crate) fn block_on<T>(&self, operation: impl Future<Output = T>) -> T {
         self.runtime.block_on(operation)
     }
 }
 
 impl RegistryOptions {
-    /// What the options say, without what only the command line may assume.
+    /// The settings that the options describe.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let mut extra_ca = Vec::new();
         for path in &self.authorities {
@@ -89,12 +90,16 @@ impl RegistryOptions {
             extra_ca,
             plain_http: self.plain_http.clone(),
             proxy: ProxySettings::from_variables(|name| std::env::var(name).ok())?,
-            allowed: self.allowed.iter().map(|text| allowed(text)).collect(),
+            allowed: self
+                .allowed
+                .iter()
+                .map(|host| allowed_address(host))
+                .collect(),
             ..Settings::default()
         })
     }
 
-    /// The credentials of docker's configuration file, when there is one.
+    /// The credentials in docker's configuration file, if it exists.
     pub(crate) fn keyring(&self) -> anyhow::Result<Keyring> {
         let mut keyring = Keyring::empty();
         let path = match &self.docker_config {
@@ -109,19 +114,19 @@ impl RegistryOptions {
     }
 }
 
-/// Whose signatures a plugin must bear.
+/// Options that select the keys that must have signed a plugin.
 #[derive(clap::Args)]
 pub(crate) struct SignatureOptions {
-    /// A public key (cosign.pub) that must have signed; may be repeated
+    /// Public key (cosign.pub) that must have signed the plugin; repeatable
     #[arg(long = "key", value_name = "FILE")]
     keys: Vec<PathBuf>,
-    /// How many of the keys must have signed
+    /// Number of keys that must have signed the plugin
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     threshold: usize,
 }
 
 impl SignatureOptions {
-    /// Nobody's.
+    /// No signatures are required.
     pub(crate) fn none() -> Self {
         Self {
             keys: Vec::new(),
@@ -129,12 +134,14 @@ impl SignatureOptions {
         }
     }
 
-    /// Terms for one plugin: the user has named it, so it is allowed; keys are wanted where given.
+    /// A policy that allows one plugin. Signatures are enforced if keys were given.
     pub(crate) fn policy(&self, plugin: &Reference) -> anyhow::Result<Policy> {
         let mut keys = Vec::new();
         for path in &self.keys {
             let key = PublicKey::from_pem(&files::text(path)?);
-            keys.push(key.with_context(|| format!("{} cannot be used", path.display()))?);
+            keys.push(
+                key.with_context(|| format!("{} is not a supported public key", path.display()))?,
+            );
         }
         let level = if keys.is_empty() {
             Level::Skip
@@ -152,8 +159,8 @@ impl SignatureOptions {
     }
 }
 
-/// Whether a failure is a verdict over what a registry holds, and not a registry out of reach.
-pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
+/// Whether an error is about the content of a registry (exit code 1), not about reaching it (2).
+pub(crate) fn is_rejection(error: &anyhow::Error) -> bool {
     let of_image = |error: &BaseError| {
         matches!(
             error,
@@ -184,12 +191,13 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(of_image)
 }
 
-fn allowed(host: &str) -> AllowedAddress {
+/// The address without its port.
+fn allowed_address(host: &str) -> AllowedAddress {
     let bare = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    // A network or a name: every text is one of the two.
+    // Parsing cannot fail: a string that is not a network is a host name.
     bare.parse().unwrap_or_else(|never| match never {})
 }
 
@@ -200,7 +208,7 @@ fn docker_config() -> Option<PathBuf> {
 }
 
 fn parse_mirror(text: &str) -> Result<Mirror, String> {
-    let (from, to) = text.split_once('=').ok_or("write it as FROM=TO")?;
+    let (from, to) = text.split_once('=').ok_or("must have the form FROM=TO")?;
     Ok(Mirror {
         from: from.to_owned(),
         to: to.to_owned(),
@@ -212,12 +220,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_allowed_by_its_host_whatever_its_port() {
+    fn the_port_of_an_allowed_address_is_ignored() {
         let net = |text: &str| text.parse::<AllowedAddress>().unwrap();
-        assert_eq!(allowed("127.0.0.1:5000"), net("127.0.0.1"));
-        assert_eq!(allowed("localhost:5000"), net("localhost"));
-        assert_eq!(allowed("[::1]:5000"), net("::1"));
-        assert_eq!(allowed("10.0.0.0/8"), net("10.0.0.0/8"));
-        assert_eq!(allowed("registry.local"), net("registry.local"));
+        assert_eq!(allowed_address("127.0.0.1:5000"), net("127.0.0.1"));
+        assert_eq!(allowed_address("localhost:5000"), net("localhost"));
+        assert_eq!(allowed_address("[::1]:5000"), net("::1"));
+        assert_eq!(allowed_address("10.0.0.0/8"), net("10.0.0.0/8"));
+        assert_eq!(allowed_address("registry.local"), net("registry.local"));
     }
 }

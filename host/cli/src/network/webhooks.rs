@@ -1,4 +1,4 @@
-//! The webhooks of `llsd operator`: where they listen and how the API server finds them.
+//! Starts the webhooks of `llsd operator`, and connects them to the operator's state.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,40 +10,40 @@ use llsd_api::checked::Checked;
 use llsd_controller::{Distributions, Images, ObjectLookup};
 use llsd_plugin::Plugin;
 use llsd_render::objects::Kind;
-use llsd_webhook::{ImageBase, Knowledge, Periods, Reached, SECRET_NAME, Server};
+use llsd_webhook::{Catalog, Exposure, ImageBaseConfig, Periods, SECRET_NAME, Server};
 use tokio::sync::watch;
 
-/// How to serve the webhooks.
+/// Options of the webhooks.
 #[derive(clap::Args)]
 pub(crate) struct WebhookOptions {
-    /// Serve no webhooks: resources are then read and written in v1alpha2 alone
+    /// Disable the webhooks; resources can then only be read and written as v1alpha2
     #[arg(long)]
     no_webhooks: bool,
-    /// Where the webhooks listen; by default port 9443, with --dev any free port of this machine alone
+    /// Address of the webhooks; by default port 9443, with --dev a free port on the loopback address
     #[arg(long, value_name = "ADDRESS")]
     webhook_listen: Option<SocketAddr>,
-    /// The Service in front of the webhooks, in the operator's own namespace
+    /// Name of the Service of the webhooks, in the operator's namespace
     #[arg(long, value_name = "NAME", default_value = "llsd-webhook")]
     webhook_service: String,
 }
 
-/// The port that manifests name.
+/// The container port in the manifests.
 const PORT: u16 = 9443;
-/// The port of the Service, which is the API server's default.
+/// The port of the Service. 443 is the API server's default for webhooks.
 const SERVICE_PORT: u16 = 443;
 
-/// What the webhooks take over from the operator.
+/// State of the operator that the webhooks use.
 pub(crate) struct Shared<'a> {
     pub(crate) client: &'a Client,
-    /// The operator's own namespace.
-    pub(crate) home: &'a str,
+    /// The operator's namespace.
+    pub(crate) namespace: &'a str,
     pub(crate) images: Images,
     pub(crate) plugins_in_use: watch::Receiver<Arc<[Plugin]>>,
     pub(crate) distributions_in_use: watch::Receiver<Arc<Distributions>>,
     pub(crate) lookup: ObjectLookup,
 }
 
-/// A server with its port and certificate, unless none is wanted.
+/// Binds the port and creates the certificate. `None` with `--no-webhooks`.
 pub(crate) async fn start(
     options: &WebhookOptions,
     is_dev: bool,
@@ -51,7 +51,7 @@ pub(crate) async fn start(
 ) -> anyhow::Result<Option<Server>> {
     let Shared {
         client,
-        home,
+        namespace,
         images,
         plugins_in_use,
         distributions_in_use,
@@ -60,11 +60,11 @@ pub(crate) async fn start(
     if options.no_webhooks {
         return Ok(None);
     }
-    let (listen, reached) = if is_dev {
-        ((Ipv4Addr::LOCALHOST, 0).into(), Reached::Directly)
+    let (listen, exposure) = if is_dev {
+        ((Ipv4Addr::LOCALHOST, 0).into(), Exposure::Direct)
     } else {
-        let service = Reached::Service {
-            namespace: home.to_owned(),
+        let service = Exposure::Service {
+            namespace: namespace.to_owned(),
             name: options.webhook_service.clone(),
             port: SERVICE_PORT,
         };
@@ -72,34 +72,34 @@ pub(crate) async fn start(
     };
     let settings = llsd_webhook::Settings {
         client: client.clone(),
-        images: Arc::new(AsOperator(images)),
+        images: Arc::new(OperatorImages(images)),
         objects: Arc::new(OperatorObjects(lookup)),
-        knowledge: learn(plugins_in_use, distributions_in_use),
+        catalog: watch_catalog(plugins_in_use, distributions_in_use),
         listen: options.webhook_listen.unwrap_or(listen),
-        reached,
-        namespace: home.to_owned(),
+        exposure,
+        namespace: namespace.to_owned(),
         secret: SECRET_NAME.to_owned(),
         periods: Periods::default(),
     };
     Ok(Some(llsd_webhook::start(settings).await?))
 }
 
-/// Knows the plugins and distributions in use, for as long as the webhooks ask.
-fn learn(
+/// A catalog of the plugins and distributions in use, updated whenever one of them changes.
+fn watch_catalog(
     mut plugins: watch::Receiver<Arc<[Plugin]>>,
     mut distributions: watch::Receiver<Arc<Distributions>>,
-) -> watch::Receiver<Arc<Knowledge>> {
-    let know = |plugins: &mut watch::Receiver<Arc<[Plugin]>>,
-                distributions: &mut watch::Receiver<Arc<Distributions>>| {
+) -> watch::Receiver<Arc<Catalog>> {
+    let current = |plugins: &mut watch::Receiver<Arc<[Plugin]>>,
+                   distributions: &mut watch::Receiver<Arc<Distributions>>| {
         let plugins = plugins.borrow_and_update().clone();
         let distributions = distributions.borrow_and_update();
         let Distributions {
             known,
             may_be_incomplete,
         } = &**distributions;
-        Arc::new(Knowledge::new(plugins, known, *may_be_incomplete))
+        Arc::new(Catalog::new(plugins, known, *may_be_incomplete))
     };
-    let (learned, knowledge) = watch::channel(know(&mut plugins, &mut distributions));
+    let (sender, catalog) = watch::channel(current(&mut plugins, &mut distributions));
     tokio::spawn(async move {
         loop {
             let changed = tokio::select! {
@@ -109,36 +109,36 @@ fn learn(
             if changed.is_err() {
                 return;
             }
-            learned.send_replace(know(&mut plugins, &mut distributions));
+            sender.send_replace(current(&mut plugins, &mut distributions));
         }
     });
-    knowledge
+    catalog
 }
 
-/// Images as the operator reads them.
-struct AsOperator(Images);
+/// Reads images with the operator's cache and credentials.
+struct OperatorImages(Images);
 
-impl llsd_webhook::Images for AsOperator {
-    fn base<'a>(
+impl llsd_webhook::ImageReader for OperatorImages {
+    fn base_config<'a>(
         &'a self,
         image: &'a str,
         checked: &'a Checked,
         namespace: &'a str,
-    ) -> BoxFuture<'a, Result<ImageBase, String>> {
+    ) -> BoxFuture<'a, Result<ImageBaseConfig, String>> {
         let read = self.0.base(image, checked, namespace);
-        read.map(|answer| match answer {
-            Ok((text, hints)) => Ok(ImageBase { text, hints }),
+        read.map(|result| match result {
+            Ok((yaml, hints)) => Ok(ImageBaseConfig { yaml, hints }),
             Err(error) => Err(error.to_string()),
         })
         .boxed()
     }
 }
 
-/// Objects as the operator's watches see them.
+/// Looks up objects in the operator's cache.
 struct OperatorObjects(ObjectLookup);
 
-impl llsd_webhook::Objects for OperatorObjects {
-    fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
+impl llsd_webhook::ObjectIndex for OperatorObjects {
+    fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
         self.0.exists(kind, namespace, name)
     }
 }

@@ -1,4 +1,4 @@
-//! `llsd why`: everything that explains the state of one resource, on one screen.
+//! `llsd why`: explains the state of one resource.
 
 use std::fmt::Write;
 
@@ -12,40 +12,40 @@ use llsd_api::Distribution;
 use llsd_controller::Preview;
 
 use crate::network::cluster::distribution;
-use crate::network::outlook::OutlookOptions;
-use crate::{Verdict, diff, talk};
+use crate::network::operator_settings::OperatorOptions;
+use crate::{Exit, output, text_diff};
 
 const TITLE: Style = Style::new().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
-/// The newest events tell what is going on; older ones how it came to be.
-const EVENTS: usize = 8;
+const OK: Style = AnsiColor::Green.on_default();
+const ERROR: Style = AnsiColor::Red.on_default();
+/// How many events are shown, the newest ones.
+const MAX_EVENTS: usize = 8;
 
-/// Which resource.
+/// Arguments of `why`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The resource
+    /// Name of the resource
     name: String,
     #[command(flatten)]
-    operator: OutlookOptions,
+    operator: OperatorOptions,
 }
 
-/// Prints the screen.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    arguments.operator.ask(async |client, outlook| {
+/// Prints status, conditions, events and the configuration as a diff against its base.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    arguments.operator.run(async |client, previewer| {
         let resource = distribution(&client, &arguments.name).await?;
         let events = events(&client, &resource).await?;
-        let previewed = outlook.preview(&resource).await;
-        let mut screen = overview(&resource);
-        screen += &conditions(&resource);
-        screen += &list_events(&events);
-        screen += &match previewed {
+        let previewed = previewer.preview(&resource).await;
+        let mut report = overview(&resource);
+        report += &conditions(&resource);
+        report += &list_events(&events);
+        report += &match previewed {
             Ok(Preview { config, .. }) => config.map_or_else(
-                || "\nthe server runs the distribution's own configuration\n".to_owned(),
+                || "\nthe server uses the configuration of the distribution unchanged\n".to_owned(),
                 |config| {
-                    let changed = diff::unified(&config.base, &config.result);
+                    let changed = text_diff::unified(&config.base, &config.result);
                     format!(
-                        "\n{TITLE}configuration, against the distribution's own{TITLE:#}\n{changed}"
+                        "\n{TITLE}configuration, compared with the base configuration{TITLE:#}\n{changed}"
                     )
                 },
             ),
@@ -53,20 +53,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
                 let error = anyhow::Error::new(error);
                 let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
                 format!(
-                    "\n{TITLE}configuration{TITLE:#}\n{BAD}{}{BAD:#}\n",
-                    causes.join("\n  because ")
+                    "\n{TITLE}configuration{TITLE:#}\n{ERROR}{}{ERROR:#}\n",
+                    causes.join("\n  caused by: ")
                 )
             }
         };
-        talk::data(&screen);
-        Ok(Verdict::Done)
+        output::print(&report);
+        Ok(Exit::Success)
     })
 }
 
 fn overview(resource: &Distribution) -> String {
     let status = resource.status.clone().unwrap_or_default();
     let phase = status.phase.map_or_else(
-        || "not seen by an operator yet".to_owned(),
+        || "not reconciled yet".to_owned(),
         |phase| format!("{phase:?}"),
     );
     let mut text = format!(
@@ -113,7 +113,7 @@ fn overview(resource: &Distribution) -> String {
     if resource.metadata.generation != status.observed_generation {
         line(
             "note",
-            Some("the last change has not been acted on yet".to_owned()),
+            Some("the last change is not reconciled yet".to_owned()),
         );
     }
     text
@@ -130,7 +130,7 @@ fn conditions(resource: &Distribution) -> String {
         ..
     } in conditions
     {
-        let style = if status == "True" { GOOD } else { BAD };
+        let style = if status == "True" { OK } else { ERROR };
         let _ = writeln!(text, "  {style}{status:<8}{style:#}{type_:<20}{reason}");
         if status != "True" && !message.is_empty() {
             let _ = writeln!(text, "          {}", message.replace('\n', "\n          "));
@@ -139,13 +139,13 @@ fn conditions(resource: &Distribution) -> String {
     text
 }
 
-/// Events about the resource, the oldest first.
+/// Events of the resource, oldest first.
 async fn events(client: &Client, resource: &Distribution) -> anyhow::Result<Vec<Event>> {
     let about = format!("involvedObject.uid={}", resource.uid().unwrap_or_default());
     let mut events = Api::<Event>::default_namespaced(client.clone())
         .list(&ListParams::default().fields(&about))
         .await
-        .context("the cluster did not list events")?
+        .context("failed to list events")?
         .items;
     events.sort_by_key(|event| {
         let series = event
@@ -161,11 +161,11 @@ async fn events(client: &Client, resource: &Distribution) -> anyhow::Result<Vec<
 
 fn list_events(events: &[Event]) -> String {
     let mut text = format!("\n{TITLE}events{TITLE:#}\n");
-    for event in events.iter().skip(events.len().saturating_sub(EVENTS)) {
+    for event in events.iter().skip(events.len().saturating_sub(MAX_EVENTS)) {
         let style = if event.type_.as_deref() == Some("Warning") {
-            BAD
+            ERROR
         } else {
-            GOOD
+            OK
         };
         let reason = event.reason.as_deref().unwrap_or_default();
         let message = event.message.as_deref().unwrap_or_default();

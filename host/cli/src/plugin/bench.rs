@@ -1,4 +1,5 @@
-//! `llsd plugin bench`: latency and fuel of recorded calls, beside a saved baseline.
+//! `llsd plugin bench`: measures latency and fuel of recorded requests, and compares them with a
+//! baseline.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,25 +9,25 @@ use anyhow::Context;
 use llsd_plugin::{Plugin, Request};
 use serde::{Deserialize, Serialize};
 
-use crate::{Verdict, adapters, files, talk};
+use crate::{Exit, files, output, plugin_loader};
 
-/// What to measure.
+/// Arguments of `plugin bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The component
+    /// File with the component
     file: PathBuf,
-    /// Folder of recorded calls, as `llsd plugin test --fixtures` takes it
+    /// Directory with recorded requests, as for `llsd plugin test --fixtures`
     #[arg(long, value_name = "FOLDER")]
     fixtures: PathBuf,
-    /// Times each call is made
+    /// Number of times to repeat each request
     #[arg(long, default_value_t = 200)]
     runs: u32,
-    /// Compare with this file; written when it does not exist
+    /// Baseline to compare with; created if the file does not exist
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
 }
 
-/// What one recorded call costs.
+/// The cost of one recorded request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Cost {
     fuel: u64,
@@ -34,9 +35,10 @@ struct Cost {
     p99_us: u64,
 }
 
-/// Exit 1 when a call burns more fuel than in the baseline: fuel does not depend on the machine.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
+/// Rejects if a request uses more fuel than in the baseline. Time is not compared, because it
+/// depends on the machine.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let plugin = plugin_loader::load_file(&plugin_loader::host()?, &arguments.file)?;
     let mut costs = BTreeMap::new();
     for fixture in llsd_conformance::read_fixtures(&arguments.fixtures)? {
         costs.insert(
@@ -45,17 +47,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         );
     }
     let baseline: Option<BTreeMap<String, Cost>> = match &arguments.baseline {
-        Some(path) if path.exists() => {
-            Some(serde_json::from_str(&files::text(path)?).context("the baseline is not ours")?)
-        }
+        Some(path) if path.exists() => Some(
+            serde_json::from_str(&files::text(path)?)
+                .with_context(|| format!("{} is not a valid baseline", path.display()))?,
+        ),
         Some(path) => {
             std::fs::write(path, serde_json::to_string_pretty(&costs)?)?;
-            talk::remark(&format!("wrote the baseline {}", path.display()));
+            output::print_progress(&format!("wrote the baseline {}", path.display()));
             None
         }
         None => None,
     };
-    let mut verdict = Verdict::Done;
+    let mut exit = Exit::Success;
     for (name, cost) in &costs {
         let before = baseline.as_ref().and_then(|all| all.get(name));
         let change = before.map_or_else(String::new, |before| {
@@ -66,23 +69,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             )
         });
         if before.is_some_and(|before| cost.fuel > before.fuel) {
-            verdict = Verdict::Refused;
+            exit = Exit::Rejected;
         }
-        talk::data(&format!(
+        output::print(&format!(
             "{name}: fuel {}, p50 {} µs, p99 {} µs{change}",
             cost.fuel, cost.p50_us, cost.p99_us
         ));
     }
-    Ok(verdict)
+    Ok(exit)
 }
 
 fn measure(plugin: &Plugin, request: &Request, runs: u32) -> anyhow::Result<Cost> {
     let mut durations = Vec::new();
     let mut fuel = 0;
     for _ in 0..runs {
-        let called = plugin.call_uncached(request)?;
-        fuel = called.fuel;
-        durations.push(called.duration);
+        let response = plugin.call_uncached(request)?;
+        fuel = response.fuel;
+        durations.push(response.duration);
     }
     durations.sort();
     let at = |share: f64| micros(durations[((durations.len() - 1) as f64 * share) as usize]);

@@ -1,28 +1,28 @@
-//! `llsd plugin build`: from a crate to a component.
+//! `llsd plugin build`: builds a plugin crate as a component.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::{Verdict, talk};
+use crate::{Exit, output};
 
-/// Which crate.
+/// Arguments of `plugin build`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder of the plugin crate
+    /// Directory of the plugin crate
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Where to write the component; by default <crate>/target/<folder name>.wasm
+    /// File to write the component to; by default <crate>/target/<directory name>.wasm
     #[arg(long, short)]
     output: Option<PathBuf>,
 }
 
-/// Builds, wraps and writes.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Builds the crate and writes the component.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let folder = arguments
         .folder
         .canonicalize()
-        .with_context(|| format!("no folder {}", arguments.folder.display()))?;
+        .with_context(|| format!("directory {} not found", arguments.folder.display()))?;
     let target = folder.join("target");
     let component = llsd_componentize::build(&folder, &target)?;
     let name = folder.file_name().unwrap_or_else(|| "plugin".as_ref());
@@ -31,14 +31,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         .clone()
         .unwrap_or_else(|| target.join(name).with_added_extension("wasm"));
     write(&output, &component)?;
-    talk::remark(&format!(
+    output::print_progress(&format!(
         "{}: {} KiB",
         output.display(),
         component.len().div_ceil(1024)
     ));
-    Ok(Verdict::Done)
+    Ok(Exit::Success)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(path, bytes).with_context(|| format!("could not write {}", path.display()))
+    std::fs::write(path, bytes).with_context(|| format!("failed to write {}", path.display()))
 }

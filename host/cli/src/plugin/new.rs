@@ -1,17 +1,17 @@
-//! `llsd plugin new`: a plugin crate that builds, tests and passes conformance from the first minute.
+//! `llsd plugin new`: creates a plugin crate that builds and passes the conformance suite.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use crate::{Verdict, talk};
+use crate::{Exit, output};
 
-/// What to start.
+/// Arguments of `plugin new`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Name of the plugin; also the folder that is made
+    /// Name of the plugin and of the new directory
     name: String,
-    /// The SDK to depend on, as a path; by default the published crate of this version
+    /// Directory of the SDK to depend on; by default the published crate of this version
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }
@@ -23,8 +23,8 @@ const TEMPLATE: [(&str, &str); 4] = [
     (".gitignore", "/target\n"),
 ];
 
-/// Writes the template; never over something that exists.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Writes the template. Fails if the directory exists.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { name, sdk } = arguments;
     let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
@@ -32,18 +32,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !valid {
         bail!(
-            "{name:?} is no name for a plugin; use lower-case letters, digits and hyphens, a letter first"
+            "{name:?} is not a valid plugin name; use lower-case letters, digits and hyphens, starting with a letter"
         );
     }
     let folder = PathBuf::from(name);
     if folder.exists() {
-        bail!("{name} exists already; choose another name or remove it");
+        bail!("{name} already exists; choose another name or delete it");
     }
     let sdk = match sdk {
         Some(path) => {
             let path = path
                 .canonicalize()
-                .with_context(|| format!("no SDK at {}", path.display()))?;
+                .with_context(|| format!("SDK directory {} not found", path.display()))?;
             format!("path = {:?}", path.display().to_string())
         }
         None => format!("version = {:?}", env!("CARGO_PKG_VERSION")),
@@ -52,15 +52,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         let path = folder.join(file);
         let parent = path
             .parent()
-            .context("a template file stands in a folder")?;
+            .context("a template file has no parent directory")?;
         std::fs::create_dir_all(parent)
-            .with_context(|| format!("could not make {}", parent.display()))?;
+            .with_context(|| format!("failed to create {}", parent.display()))?;
         let text = text.replace("{{name}}", name).replace("{{sdk}}", &sdk);
         std::fs::write(&path, text)
-            .with_context(|| format!("could not write {}", path.display()))?;
+            .with_context(|| format!("failed to write {}", path.display()))?;
     }
-    talk::remark(&format!(
-        "made {name}; next: cd {name} && cargo test && llsd plugin build && llsd plugin test target/{name}.wasm"
+    output::print_progress(&format!(
+        "created {name}; next: cd {name} && cargo test && llsd plugin build && llsd plugin test target/{name}.wasm"
     ));
-    Ok(Verdict::Done)
+    Ok(Exit::Success)
 }

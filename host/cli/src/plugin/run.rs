@@ -1,45 +1,45 @@
-//! `llsd plugin run`: one call, JSON in and JSON out, under the operator's own limits.
+//! `llsd plugin run`: calls one function of a plugin, with the operator's limits.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use llsd_plugin::{RawOutput, Request};
 
-use crate::{Verdict, adapters, files, talk};
+use crate::{Exit, files, output, plugin_loader};
 
-/// Which call.
+/// Arguments of `plugin run`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The component
+    /// File with the component
     file: PathBuf,
-    /// The function
+    /// Function to call
     #[arg(value_parser = Request::CALLS)]
     call: String,
-    /// Its request as JSON, `-` for standard input; for detect `{"base": …, "hints": …}`
+    /// Request as JSON, or `-` for standard input; for detect `{"base": …, "hints": …}`
     #[arg(long, short, value_name = "FILE")]
     input: Option<PathBuf>,
 }
 
-/// Exit 1 when the plugin answers with errors.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects if the plugin returns errors.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let input = match &arguments.input {
         Some(path) => serde_json::from_str(&files::text(path)?)
-            .with_context(|| format!("{} is not JSON", path.display()))?,
+            .with_context(|| format!("{} is not valid JSON", path.display()))?,
         None => serde_json::json!({}),
     };
     let request = Request::from_json(&arguments.call, &input)?;
-    let plugin = adapters::load_file(&adapters::host()?, &arguments.file)?;
-    let called = plugin.call(&request)?;
-    let answer: serde_json::Value = serde_json::from_str(&called.answer.to_json())?;
-    talk::data(&serde_json::to_string_pretty(&answer)?);
-    talk::remark(&format!(
+    let plugin = plugin_loader::load_file(&plugin_loader::host()?, &arguments.file)?;
+    let response = plugin.call(&request)?;
+    let json: serde_json::Value = serde_json::from_str(&response.output.to_json())?;
+    output::print(&serde_json::to_string_pretty(&json)?);
+    output::print_progress(&format!(
         "{} fuel, {} KiB of memory, {:?}",
-        called.fuel,
-        called.memory_bytes / 1024,
-        called.duration
+        response.fuel,
+        response.memory_bytes / 1024,
+        response.duration
     ));
-    Ok(match &*called.answer {
-        RawOutput::Outcome(Err(_)) => Verdict::Refused,
-        _ => Verdict::Done,
+    Ok(match &*response.output {
+        RawOutput::Outcome(Err(_)) => Exit::Rejected,
+        _ => Exit::Success,
     })
 }

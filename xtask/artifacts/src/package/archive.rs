@@ -1,4 +1,4 @@
-//! A gzipped tar whose bytes depend on its content alone.
+//! Writes reproducible `.tar.gz` archives: their bytes depend on the entries only.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,40 +6,40 @@ use std::io::Write;
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 
-/// One thing in an archive.
+/// An entry of an archive.
 pub enum Entry {
-    /// Bytes, and whether they can be run.
+    /// A file.
     File {
-        /// What it holds.
+        /// Its content.
         content: Vec<u8>,
-        /// Whether it is a program.
-        is_program: bool,
+        /// Whether it is executable.
+        is_executable: bool,
     },
-    /// A symbolic link to a neighbour.
+    /// A symbolic link to a file in the same directory.
     Link(String),
 }
 
 impl Entry {
-    /// A file to read.
+    /// A file that is not executable.
     pub fn file(content: &[u8]) -> Self {
         Self::File {
             content: content.to_vec(),
-            is_program: false,
+            is_executable: false,
         }
     }
 
-    /// A file to run.
-    pub fn program(content: Vec<u8>) -> Self {
+    /// An executable file.
+    pub fn executable(content: Vec<u8>) -> Self {
         Self::File {
             content,
-            is_program: true,
+            is_executable: true,
         }
     }
 }
 
-/// The archive of `entries`, in the order of their paths.
+/// Writes an archive with the entries, sorted by path.
 pub fn write(entries: &BTreeMap<String, Entry>) -> anyhow::Result<Vec<u8>> {
-    // A header without name and time.
+    // A gzip header without file name and time.
     let gzip = GzBuilder::new()
         .mtime(0)
         .write(Vec::new(), Compression::default());
@@ -52,10 +52,10 @@ pub fn write(entries: &BTreeMap<String, Entry>) -> anyhow::Result<Vec<u8>> {
         match entry {
             Entry::File {
                 content,
-                is_program,
+                is_executable,
             } => {
                 header.set_entry_type(EntryType::Regular);
-                header.set_mode(if *is_program { 0o755 } else { 0o644 });
+                header.set_mode(if *is_executable { 0o755 } else { 0o644 });
                 header.set_size(content.len() as u64);
                 tar.append_data(&mut header, path, content.as_slice())?;
             }
@@ -77,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_content_gives_the_same_bytes_and_comes_out_again() {
+    fn equal_entries_give_equal_bytes_that_can_be_unpacked() {
         let entries = || {
             BTreeMap::from([
-                ("a/llsd".to_owned(), Entry::program(b"program".to_vec())),
+                ("a/llsd".to_owned(), Entry::executable(b"program".to_vec())),
                 ("a/kubectl-llsd".to_owned(), Entry::Link("llsd".to_owned())),
                 ("a/LICENSE".to_owned(), Entry::file(b"text")),
             ])

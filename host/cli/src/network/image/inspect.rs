@@ -1,41 +1,43 @@
-//! `llsd image inspect`: what the operator would read from an image.
+//! `llsd image inspect`: shows what the operator reads from an image.
 
 use llsd_registry::{BaseConfig, ImageReport, Platform, Reference, chain};
 use serde_json::{Value, json};
 
-use crate::Verdict;
+use crate::Exit;
 use crate::network::registry;
 use crate::network::registry::{Client, RegistryOptions};
-use crate::talk::{self, Output};
+use crate::output::{self, OutputFormat};
 
-/// Which image.
+/// Arguments of `image inspect`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The image
+    /// Image reference
     image: Reference,
-    /// How to say it
-    #[arg(long, short, value_enum, default_value_t = Output::Human)]
-    output: Output,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
+    output: OutputFormat,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-/// Exit 1 when the operator would find no configuration on the image.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects if the operator would not find a configuration in the image.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let image = &arguments.image;
     let client = Client::new(&arguments.registries, image)?;
-    talk::remark(&format!("reading {image}"));
-    let report = client.wait(client.registry.inspect_image(image, &client.keyring))?;
+    output::print_progress(&format!("reading {image}"));
+    let report = client.block_on(client.registry.inspect_image(image, &client.keyring))?;
     match arguments.output {
-        Output::Human => talk::data(&as_text(image, &report)),
-        Output::Json => talk::data(&serde_json::to_string_pretty(&as_json(image, &report))?),
+        OutputFormat::Human => output::print(&as_text(image, &report)),
+        OutputFormat::Json => {
+            output::print(&serde_json::to_string_pretty(&as_json(image, &report))?)
+        }
     }
     match report.base {
-        Ok(_) => Ok(Verdict::Done),
+        Ok(_) => Ok(Exit::Success),
         Err(error) => {
             let error = anyhow::Error::new(error);
-            if registry::is_refusal(&error) {
-                return Ok(Verdict::Refused);
+            if registry::is_rejection(&error) {
+                return Ok(Exit::Rejected);
             }
             Err(error)
         }

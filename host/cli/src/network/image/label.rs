@@ -1,4 +1,5 @@
-//! `llsd image label`: puts a configuration onto an image, and reads it back as the operator will.
+//! `llsd image label`: adds a configuration to an image as labels, and reads it back as the operator
+//! does.
 
 use std::path::PathBuf;
 
@@ -8,39 +9,39 @@ use llsd_render::yaml;
 use serde_json::json;
 
 use crate::network::registry::{Client, RegistryOptions};
-use crate::talk::{self, Output};
-use crate::{Verdict, files};
+use crate::output::{self, OutputFormat};
+use crate::{Exit, files};
 
-/// What to label, and with what.
+/// Arguments of `image label`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The image to start from
+    /// Image to label
     image: Reference,
-    /// The server's configuration, as it lies in the image
+    /// Server configuration, the same file as in the image
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The dialect of the configuration, for example llama-stack/0.7
+    /// Dialect of the configuration, for example llama-stack/0.7
     #[arg(long, value_name = "ID")]
     schema: Option<String>,
-    /// The plugin to propose for it
+    /// Plugin to propose for the configuration
     #[arg(long, value_name = "REF")]
     plugin: Option<Reference>,
-    /// The tag to write, in the same repository
+    /// Tag of the labelled image, in the same repository
     #[arg(long, value_name = "NEW")]
     tag: String,
-    /// How to say what was done
-    #[arg(long, short, value_enum, default_value_t = Output::Human)]
-    output: Output,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
+    output: OutputFormat,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-/// Exit 1 when the configuration cannot be put onto this image.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects if the configuration does not fit the image.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let path = &arguments.config;
     let text = files::text(path)?;
     let config = yaml::read(&text)
-        .with_context(|| format!("{} is no server configuration", path.display()))?;
+        .with_context(|| format!("{} is not a server configuration", path.display()))?;
     let labelling = Labelling {
         version: config.get("version").map(ToString::to_string),
         schema: arguments.schema.clone(),
@@ -48,29 +49,29 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         config: text.into_bytes(),
     };
     let client = Client::new(&arguments.registries, &arguments.image)?;
-    talk::remark(&format!("labelling {}", arguments.image));
+    output::print_progress(&format!("labelling {}", arguments.image));
     let Labelled {
         reference,
         digest,
         scheme,
         base,
-    } = client.wait(client.registry.label_image(
+    } = client.block_on(client.registry.label_image(
         &arguments.image,
         &arguments.tag,
         &labelling,
         &client.keyring,
     ))?;
     match arguments.output {
-        Output::Human => {
-            talk::data(&format!("{reference}@{digest}"));
-            talk::remark(&format!(
-                "read back: {}, {} bytes, by {}",
+        OutputFormat::Human => {
+            output::print(&format!("{reference}@{digest}"));
+            output::print_progress(&format!(
+                "read back {}, {} bytes, label scheme {}",
                 base.source,
                 base.yaml.len(),
                 scheme.as_str()
             ));
         }
-        Output::Json => talk::data(&serde_json::to_string_pretty(&json!({
+        OutputFormat::Json => output::print(&serde_json::to_string_pretty(&json!({
             "reference": reference.to_string(),
             "digest": digest.to_string(),
             "scheme": scheme.as_str(),
@@ -78,5 +79,5 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
             "size": base.yaml.len(),
         }))?),
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Success)
 }

@@ -1,4 +1,4 @@
-//! Plugins in a registry: pulled by their terms, loaded as the operator loads them.
+//! Pulls plugins from a registry and loads them, with the operator's code.
 
 use llsd_controller::load_pulled;
 use llsd_plugin::{Host, Limits, Plugin};
@@ -6,50 +6,52 @@ use llsd_registry::{PulledPlugin, Reference, SignatureStatus};
 use serde_json::{Value, json};
 
 use crate::network::registry::{Client, SignatureOptions};
-use crate::talk::{self, Output};
+use crate::output::{self, OutputFormat};
 
-/// A plugin as a registry has it, and as the sandbox runs it.
+/// A pulled plugin, loaded into the sandbox.
 pub(super) struct Loaded {
     pub(super) pulled: PulledPlugin,
     pub(super) plugin: Plugin,
 }
 
-/// Pulls a plugin and loads it: every step that the operator takes.
-pub(super) fn fetch(
+/// Pulls a plugin, checks its signatures and loads it.
+pub(super) fn pull_and_load(
     client: &Client,
     host: &Host,
     reference: &Reference,
     signatures: &SignatureOptions,
 ) -> anyhow::Result<Loaded> {
     let pulled = pull(client, reference, signatures)?;
-    talk::remark("loading it");
+    output::print_progress("loading the plugin");
     let plugin = load_pulled(host, reference, &pulled.bytes, &Limits::default())?;
     Ok(Loaded { pulled, plugin })
 }
 
-/// Pulls a plugin's bytes and checks its signatures.
+/// Pulls a plugin and checks its signatures.
 pub(super) fn pull(
     client: &Client,
     reference: &Reference,
     signatures: &SignatureOptions,
 ) -> anyhow::Result<PulledPlugin> {
     let policy = signatures.policy(reference)?;
-    talk::remark(&format!("pulling {reference}"));
+    output::print_progress(&format!("pulling {reference}"));
     let pulling = client
         .registry
         .pull_plugin(reference, &client.keyring, &policy);
-    Ok(client.wait(pulling)?)
+    Ok(client.block_on(pulling)?)
 }
 
-/// Says what was pulled, and who answers for it.
-pub(super) fn say(
-    output: Output,
+/// Prints what was pulled, and who signed it.
+pub(super) fn print(
+    output: OutputFormat,
     reference: &Reference,
     pulled: &PulledPlugin,
 ) -> anyhow::Result<()> {
     match output {
-        Output::Human => talk::data(&as_text(reference, pulled)),
-        Output::Json => talk::data(&serde_json::to_string_pretty(&as_json(reference, pulled))?),
+        OutputFormat::Human => output::print(&as_text(reference, pulled)),
+        OutputFormat::Json => {
+            output::print(&serde_json::to_string_pretty(&as_json(reference, pulled))?)
+        }
     }
     Ok(())
 }
@@ -63,8 +65,8 @@ fn as_text(reference: &Reference, pulled: &PulledPlugin) -> String {
         pulled.bytes.len(),
         match &pulled.signature_status {
             SignatureStatus::Signed(keys) => keys.iter().cloned().collect::<Vec<_>>().join(", "),
-            SignatureStatus::Audited(problem) => format!("nobody trusted: {problem}"),
-            SignatureStatus::Skipped => "not looked at".to_owned(),
+            SignatureStatus::Audited(problem) => format!("no trusted key: {problem}"),
+            SignatureStatus::Skipped => "not checked".to_owned(),
         }
     )
 }

@@ -1,4 +1,4 @@
-//! `llsd plugin inspect`: what a component is, whether or not it may be loaded.
+//! `llsd plugin inspect`: shows what a component is, also if it violates a load rule.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::artifact;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
-use crate::{Verdict, adapters, files, talk};
+use crate::{Exit, files, output, plugin_loader};
 
-/// Which component.
+/// Arguments of `plugin inspect`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The component: a file, or the reference of a published plugin
+    /// Component: a file, or the reference of a published plugin
     #[arg(value_name = "FILE or REF")]
     component: String,
     /// Print JSON
@@ -24,32 +24,33 @@ pub(crate) struct Arguments {
     registries: RegistryOptions,
 }
 
-/// Exit 1 when the component may not be loaded.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects if the component violates a load rule.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let bytes = read(arguments)?;
-    let host = adapters::host()?;
+    let host = plugin_loader::host()?;
     let inspection = host.inspect(&bytes);
     let (description, problems) = match host.load(&bytes, Origin::External) {
         Ok(plugin) => (Some(plugin.description().clone()), Vec::new()),
         Err(error) => (None, problems(&inspection, &error)),
     };
     if arguments.json {
-        talk::data(&serde_json::to_string_pretty(&as_json(
+        output::print(&serde_json::to_string_pretty(&as_json(
             &inspection,
             description.as_ref(),
             &problems,
         ))?);
     } else {
-        talk::data(&as_text(&inspection, description.as_ref(), &problems));
+        output::print(&as_text(&inspection, description.as_ref(), &problems));
     }
     Ok(if problems.is_empty() {
-        Verdict::Done
+        Exit::Success
     } else {
-        Verdict::Refused
+        Exit::Rejected
     })
 }
 
-/// A name that ends in `.wasm` is meant as a file, also when there is none.
+/// Reads the component. A name that ends in `.wasm` is a file even if it does not exist, so that the
+/// error is about the file and not about a reference.
 fn read(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
     let path = Path::new(&arguments.component);
     if path.exists()
@@ -64,7 +65,7 @@ fn read(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
     Ok(artifact::pull(&client, &reference, &SignatureOptions::none())?.bytes)
 }
 
-/// Every rule that the bytes break, or the one reason why they do not load all the same.
+/// The load rules that the component violates or, if there are none, the error of loading it.
 fn problems(inspection: &Inspection, error: &llsd_plugin::LoadError) -> Vec<String> {
     if inspection.problems.is_empty() {
         return vec![llsd_registry::chain(error)];
@@ -81,7 +82,7 @@ fn form(inspection: &Inspection) -> &'static str {
         Form::Component => "component",
         Form::CoreModule => "core module",
         Form::Precompiled => "precompiled machine code",
-        Form::Other => "no WebAssembly",
+        Form::Other => "not WebAssembly",
     }
 }
 
@@ -160,7 +161,7 @@ fn as_text(
     lines.extend(
         problems
             .iter()
-            .map(|problem| format!("refused   {problem}")),
+            .map(|problem| format!("rejected  {problem}")),
     );
     lines.join("\n")
 }

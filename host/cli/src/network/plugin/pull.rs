@@ -1,4 +1,4 @@
-//! `llsd plugin pull`: a component from a registry into a file.
+//! `llsd plugin pull`: downloads a plugin from a registry to a file.
 
 use std::path::PathBuf;
 
@@ -6,35 +6,35 @@ use anyhow::Context;
 use llsd_registry::Reference;
 
 use super::artifact;
-use crate::Verdict;
+use crate::Exit;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
-use crate::talk::Output;
+use crate::output::OutputFormat;
 
-/// Which plugin, and where to.
+/// Arguments of `plugin pull`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The plugin
+    /// Reference of the plugin
     reference: Reference,
-    /// The file to write
+    /// File to write the component to
     file: PathBuf,
-    /// How to say what was fetched
-    #[arg(long, short, value_enum, default_value_t = Output::Human)]
-    output: Output,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
+    output: OutputFormat,
     #[command(flatten)]
     signatures: SignatureOptions,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-/// Exit 1 when it is no plugin, or not signed as wanted; nothing is written then.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects, without writing a file, if the artifact is not a plugin or lacks a required signature.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments {
         reference, file, ..
     } = arguments;
     let client = Client::new(&arguments.registries, reference)?;
     let pulled = artifact::pull(&client, reference, &arguments.signatures)?;
     std::fs::write(file, &pulled.bytes)
-        .with_context(|| format!("could not write {}", file.display()))?;
-    artifact::say(arguments.output, reference, &pulled)?;
-    Ok(Verdict::Done)
+        .with_context(|| format!("failed to write {}", file.display()))?;
+    artifact::print(arguments.output, reference, &pulled)?;
+    Ok(Exit::Success)
 }

@@ -1,8 +1,8 @@
-//! `llsd plugin push`: a component becomes an artifact that every operator can load.
+//! `llsd plugin push`: publishes a component as an OCI artifact.
 //!
-//! The manifest goes up first without a tag. It is then pulled by its digest and loaded as the
-//! operator loads it, and the conformance suite runs on what came back. Only after that does the
-//! tag point to it: who follows a tag never meets a plugin that does not work.
+//! The manifest is first pushed without a tag. It is then pulled by digest, loaded as the operator
+//! loads it, and tested with the conformance suite. The tag is written last, so that it never points
+//! to a broken plugin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,91 +16,93 @@ use llsd_render::adapter::Adapter;
 
 use super::artifact;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
-use crate::talk::{self, Output};
-use crate::{Verdict, adapters, files};
+use crate::output::{self, OutputFormat};
+use crate::{Exit, files, plugin_loader};
 
-/// What to push, and where to.
+/// Arguments of `plugin push`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The reference to write: registry/repository:tag
+    /// Reference to push to: registry/repository:tag
     reference: Reference,
-    /// The component
+    /// File with the component
     file: PathBuf,
-    /// Folder of the plugin's own recorded calls and answers, replayed with the conformance suite
+    /// Directory with the plugin's own recorded requests and responses, for the conformance suite
     #[arg(long, value_name = "FOLDER")]
     fixtures: Option<PathBuf>,
-    /// An annotation of the manifest beside those taken from the component; may be repeated
+    /// Annotation of the manifest, in addition to those derived from the component; repeatable
     #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = parse_annotation)]
     annotations: Vec<(String, String)>,
-    /// How to say what was pushed
-    #[arg(long, short, value_enum, default_value_t = Output::Human)]
-    output: Output,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
+    output: OutputFormat,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-/// Exit 1 when the component breaks a load rule or fails a check; the tag is left alone then.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects, without writing the tag, if the component violates a load rule or fails the suite.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments {
         reference, file, ..
     } = arguments;
-    let host = adapters::host()?;
+    let host = plugin_loader::host()?;
     let bytes = files::bytes(file)?;
     let about = match host.load(&bytes, Origin::External) {
         Ok(plugin) => plugin.description().clone(),
         Err(error) => {
             let error = anyhow::Error::new(error);
-            talk::failure(&error.context(format!("{} does not load", file.display())));
-            return Ok(Verdict::Refused);
+            output::print_error(
+                &error.context(format!("failed to load the plugin {}", file.display())),
+            );
+            return Ok(Exit::Rejected);
         }
     };
     let description = describe(&host.inspect(&bytes), &about, arguments)?;
     let client = Client::new(&arguments.registries, reference)?;
     let digest = description.manifest_digest(&bytes)?;
     let pinned = reference.at(&digest);
-    talk::remark(&format!("pushing {pinned}"));
+    output::print_progress(&format!("pushing {pinned}"));
     let push = |target| {
         let (registry, keyring) = (&client.registry, &client.keyring);
-        client.wait(registry.push_plugin(target, &bytes, &description, keyring))
+        client.block_on(registry.push_plugin(target, &bytes, &description, keyring))
     };
     let pushed = push(&pinned)?;
-    if !loads_back(&client, &host, &pinned, arguments)? {
-        talk::remark(&format!(
-            "{pinned} fails the conformance suite; the tag is left alone"
+    if !passes_conformance(&client, &host, &pinned, arguments)? {
+        output::print_progress(&format!(
+            "{pinned} failed the conformance suite; the tag was not written"
         ));
-        return Ok(Verdict::Refused);
+        return Ok(Exit::Rejected);
     }
     push(reference)?;
     match arguments.output {
-        Output::Human => talk::data(&format!("{reference}@{digest}")),
-        Output::Json => talk::data(&serde_json::to_string_pretty(&serde_json::json!({
+        OutputFormat::Human => output::print(&format!("{reference}@{digest}")),
+        OutputFormat::Json => output::print(&serde_json::to_string_pretty(&serde_json::json!({
             "reference": reference.to_string(),
             "pinned": pinned.to_string(),
             "manifestDigest": pushed.manifest_digest.to_string(),
             "componentDigest": pushed.layer_digest.to_string(),
         }))?),
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Success)
 }
 
-/// Pulls what was pushed through the operator's own loader, and runs the conformance suite on it.
-fn loads_back(
+/// Pulls the artifact, loads it as the operator does, and runs the conformance suite on it.
+fn passes_conformance(
     client: &Client,
     host: &Host,
     pinned: &Reference,
     arguments: &Arguments,
 ) -> anyhow::Result<bool> {
-    let loaded = artifact::fetch(client, host, pinned, &SignatureOptions::none())?;
-    talk::remark("running the conformance suite");
+    let loaded = artifact::pull_and_load(client, host, pinned, &SignatureOptions::none())?;
+    output::print_progress("running the conformance suite");
     let report = llsd_conformance::run(&loaded.plugin, arguments.fixtures.as_deref());
     if !report.passed() {
-        talk::remark(&report.to_string());
+        output::print_progress(&report.to_string());
     }
     Ok(report.passed())
 }
 
-/// What is written around the component. Everything comes from the component and the options, so
-/// that the same push gives the same manifest.
+/// The metadata of the artifact. It depends only on the component and the options, so that pushing
+/// twice writes the same manifest.
 fn describe(
     inspection: &Inspection,
     about: &About,
@@ -141,19 +143,21 @@ fn describe(
     })
 }
 
-/// The time of the source, by which builds are made reproducible.
+/// The creation time, from `SOURCE_DATE_EPOCH`. Unset, there is none, so that the push is reproducible.
 fn source_date() -> anyhow::Result<Option<String>> {
     let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
         return Ok(None);
     };
     let time = text.trim().parse().ok().map(Timestamp::from_second);
     let time = time.and_then(Result::ok);
-    let time = time.context("SOURCE_DATE_EPOCH is no number of seconds since 1970")?;
+    let time = time.context("SOURCE_DATE_EPOCH must be the number of seconds since 1970")?;
     Ok(Some(time.to_string()))
 }
 
 fn parse_annotation(text: &str) -> anyhow::Result<(String, String)> {
-    let (key, value) = text.split_once('=').context("write it as KEY=VALUE")?;
-    ensure!(!key.is_empty(), "write it as KEY=VALUE");
+    let (key, value) = text
+        .split_once('=')
+        .context("must have the form KEY=VALUE")?;
+    ensure!(!key.is_empty(), "must have the form KEY=VALUE");
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -1,32 +1,32 @@
-//! `llsd plugin verify`: whether the operator would take a published plugin.
+//! `llsd plugin verify`: checks whether the operator would accept a published plugin.
 
 use llsd_registry::Reference;
 
 use super::artifact;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
-use crate::talk::Output;
-use crate::{Verdict, adapters};
+use crate::output::OutputFormat;
+use crate::{Exit, plugin_loader};
 
-/// Which plugin.
+/// Arguments of `plugin verify`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The plugin
+    /// Reference of the plugin
     reference: Reference,
-    /// How to say it
-    #[arg(long, short, value_enum, default_value_t = Output::Human)]
-    output: Output,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
+    output: OutputFormat,
     #[command(flatten)]
     signatures: SignatureOptions,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-/// Exit 1 when it is not signed as wanted, or breaks a load rule.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
+/// Rejects if a required signature is missing or a load rule is violated.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let reference = &arguments.reference;
     let client = Client::new(&arguments.registries, reference)?;
-    let host = adapters::host()?;
-    let loaded = artifact::fetch(&client, &host, reference, &arguments.signatures)?;
-    artifact::say(arguments.output, reference, &loaded.pulled)?;
-    Ok(Verdict::Done)
+    let host = plugin_loader::host()?;
+    let loaded = artifact::pull_and_load(&client, &host, reference, &arguments.signatures)?;
+    artifact::print(arguments.output, reference, &loaded.pulled)?;
+    Ok(Exit::Success)
 }

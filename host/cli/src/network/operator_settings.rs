@@ -1,5 +1,5 @@
-//! What `preview` and `why` share: they know what the operator of the cluster knows, as far as the user
-//! may read it, and say what they could not read.
+//! Loads what the installed operator works with (its settings, plugins and registries), for `preview`
+//! and `why`. What the user has no permission to read is reported and left out.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, WebhookClientConfig,
@@ -12,74 +12,74 @@ use llsd_registry::Registry;
 
 use crate::network::cluster::ClusterOptions;
 use crate::network::registry::RegistryOptions;
-use crate::{adapters, talk};
+use crate::{output, plugin_loader};
 
-/// Where our manifests put the operator.
-const USUAL_HOME: &str = "llsd-system";
+/// The operator's namespace in the manifests of this repository.
+const DEFAULT_NAMESPACE: &str = "llsd-system";
 
-/// Which cluster, and what its operator was started with.
+/// Options that select the cluster, and the flags that its operator was started with.
 #[derive(clap::Args)]
-pub(crate) struct OutlookOptions {
+pub(crate) struct OperatorOptions {
     #[command(flatten)]
     cluster: ClusterOptions,
-    /// The operator's own namespace; by default the one that the definition of the resources leads to
+    /// Namespace of the operator; by default read from the custom resource definition
     #[arg(long, value_name = "NAME")]
     operator_namespace: Option<String>,
-    /// The operator serves only the SchemaPlugins with these labels
+    /// Label selector of SchemaPlugins, as passed to the operator
     #[arg(long, value_name = "SELECTOR")]
     plugin_selector: Option<String>,
     #[command(flatten)]
-    adapters: adapters::PluginOptions,
+    plugins: plugin_loader::PluginOptions,
     #[command(flatten)]
     registries: RegistryOptions,
 }
 
-impl OutlookOptions {
-    /// Connects, finds out what the operator works with, and does some work with both.
-    pub(crate) fn ask<T>(
+impl OperatorOptions {
+    /// Connects to the cluster, loads the operator's settings and runs `work`.
+    pub(crate) fn run<T>(
         &self,
         work: impl AsyncFnOnce(Client, Previewer) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let host = adapters::host()?;
-        let plugins = adapters::load(&host, &self.adapters)?;
+        let host = plugin_loader::host()?;
+        let plugins = plugin_loader::load(&host, &self.plugins)?;
         let registry = Registry::new(self.registries.settings()?)?;
         let keyring = self.registries.keyring()?;
-        self.cluster.ask(async |client| {
+        self.cluster.run(async |client| {
             let previewer = Previewer::load(PreviewOptions {
                 client: client.clone(),
                 plugins,
                 host,
                 plugin_selector: self.plugin_selector.clone(),
-                operator_namespace: self.home(&client).await?,
+                operator_namespace: self.operator_namespace(&client).await?,
                 registry,
                 keyring,
             });
             let previewer = previewer.await?;
             for unreadable in previewer.unreadable() {
-                talk::remark(&format!("the operator may know more: {unreadable}"));
+                output::print_progress(&format!("warning: the result may differ from the operator's: failed to read {unreadable}"));
             }
             work(client, previewer).await
         })
     }
 
-    /// The operator's own namespace. The definition says where the API server reaches it: in a
-    /// namespace, or at an address outside, where it was started with --dev and a kubeconfig.
-    async fn home(&self, client: &Client) -> anyhow::Result<String> {
+    /// The operator's namespace: that of the conversion webhook's Service. A webhook with a URL belongs
+    /// to an operator that runs with `--dev` and uses the namespace of the kubeconfig.
+    async fn operator_namespace(&self, client: &Client) -> anyhow::Result<String> {
         if let Some(given) = &self.operator_namespace {
             return Ok(given.clone());
         }
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-        // Not everybody may read definitions.
+        // Reading definitions needs a permission that not every user has.
         let definition = definitions.get(DISTRIBUTION_CRD_NAME).await.ok();
-        let reached =
+        let client_config =
             definition.and_then(|definition| definition.spec.conversion?.webhook?.client_config);
-        Ok(match reached {
+        Ok(match client_config {
             Some(WebhookClientConfig {
                 service: Some(service),
                 ..
             }) => service.namespace,
             Some(_) => self.cluster.config().await?.default_namespace,
-            None => USUAL_HOME.to_owned(),
+            None => DEFAULT_NAMESPACE.to_owned(),
         })
     }
 }

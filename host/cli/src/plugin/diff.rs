@@ -1,35 +1,36 @@
-//! `llsd plugin diff A B --corpus FOLDER`: what a new version of a plugin would change.
+//! `llsd plugin diff`: compares the configurations that two versions of a plugin generate.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use llsd_plugin::Plugin;
 
-use crate::generation::{self, GivenBase, Outcome};
-use crate::{Verdict, adapters, diff, files, talk};
+use crate::generation::{self, LoadedBase, Outcome};
+use crate::{Exit, files, output, plugin_loader, text_diff};
 
-/// What to compare.
+/// Arguments of `plugin diff`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The component in use
+    /// Component that is in use
     before: PathBuf,
-    /// The candidate
+    /// Component to compare with it
     after: PathBuf,
-    /// Folder of cases: every resource `<case>.yaml`, with its base beside it as `<case>.base.yaml`
+    /// Directory of cases: resources `<case>.yaml`, with optional base configurations
+    /// `<case>.base.yaml`
     #[arg(long, value_name = "FOLDER")]
     corpus: PathBuf,
-    /// Cases that are meant to differ; may be repeated
+    /// Case that is expected to differ; repeatable
     #[arg(long, value_name = "CASE")]
     expect: Vec<String>,
     #[command(flatten)]
     generation: generation::BaseOptions,
 }
 
-/// Exit 1 when a case differs that was not expected to.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
-    let host = adapters::host()?;
-    let before = [adapters::load_file(&host, &arguments.before)?];
-    let after = [adapters::load_file(&host, &arguments.after)?];
+/// Rejects if a case differs that is not expected to.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let host = plugin_loader::host()?;
+    let before = [plugin_loader::load_file(&host, &arguments.before)?];
+    let after = [plugin_loader::load_file(&host, &arguments.after)?];
     let (mut same, mut unexpected) = (0, 0);
     for case in cases(&arguments.corpus)? {
         let old = outcome(&case, arguments, &before)?;
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
         }
         let is_expected = arguments.expect.contains(&case.name);
         unexpected += u32::from(!is_expected);
-        talk::data(&format!(
+        output::print(&format!(
             "{}{}",
             case.name,
             if is_expected {
@@ -49,15 +50,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Verdict> {
                 ": differs"
             }
         ));
-        talk::data(&diff::unified(&old, &new));
+        output::print(&text_diff::unified(&old, &new));
     }
-    talk::remark(&format!(
-        "{same} the same, {unexpected} different without being expected"
+    output::print_progress(&format!(
+        "{same} equal, {unexpected} unexpected differences"
     ));
     Ok(if unexpected == 0 {
-        Verdict::Done
+        Exit::Success
     } else {
-        Verdict::Refused
+        Exit::Rejected
     })
 }
 
@@ -70,7 +71,7 @@ struct Case {
 fn cases(folder: &Path) -> anyhow::Result<Vec<Case>> {
     let mut cases = Vec::new();
     for entry in
-        std::fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))?
+        std::fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))?
     {
         let resource = entry?.path();
         let file = resource
@@ -90,28 +91,32 @@ fn cases(folder: &Path) -> anyhow::Result<Vec<Case>> {
             resource,
         });
     }
-    anyhow::ensure!(!cases.is_empty(), "{} holds no resource", folder.display());
+    anyhow::ensure!(
+        !cases.is_empty(),
+        "{} contains no resources",
+        folder.display()
+    );
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(cases)
 }
 
-/// Everything that a user could see of the case, as one text.
+/// The result of a case as a string: diagnostics and configuration.
 fn outcome(case: &Case, arguments: &Arguments, plugins: &[Plugin]) -> anyhow::Result<String> {
     let mut text = String::new();
     let base = match &case.base {
-        Some(file) => Some(GivenBase::from_file(file)?),
+        Some(file) => Some(LoadedBase::from_file(file)?),
         None => None,
     };
     for resource in files::distributions(&case.resource)? {
         let report = generation::run(resource, base.as_ref(), &arguments.generation, plugins)?;
-        for finding in &report.found {
-            text += &format!("# {finding}\n");
+        for diagnostic in &report.diagnostics {
+            text += &format!("# {diagnostic}\n");
         }
         match report.outcome {
             Outcome::Generated(generated) => text += &generated.yaml,
-            Outcome::Unchanged => text += "# the base unchanged\n",
-            Outcome::Override(config_map) => text += &format!("# the ConfigMap {config_map}\n"),
-            Outcome::Refused => text += "# refused\n",
+            Outcome::Unchanged => text += "# the base configuration, unchanged\n",
+            Outcome::Override(config_map) => text += &format!("# ConfigMap {config_map}\n"),
+            Outcome::Rejected => text += "# rejected\n",
         }
     }
     Ok(text)

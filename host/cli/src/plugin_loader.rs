@@ -1,4 +1,4 @@
-//! The plugins of the command line: those inside the binary and those given as files.
+//! Loads the plugins of a command: those given as files, then those built into the binary.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use llsd_render::adapter::Adapter;
 use crate::caches::Caches;
 use crate::files;
 
-/// Options of every command that generates.
+/// Options of every command that generates a configuration.
 #[derive(clap::Args)]
 pub(crate) struct PluginOptions {
-    /// A schema adapter or provider pack to use beside those built in; may be repeated
+    /// Schema adapter or provider pack to use in addition to the built-in ones; repeatable
     #[arg(long = "plugin", value_name = "FILE")]
     plugins: Vec<PathBuf>,
 }
 
-/// A host for one command of one person.
+/// A host that caches machine code in the user's cache directory.
 pub(crate) fn host() -> anyhow::Result<Host> {
     host_with(&Caches::of_user(), None)
 }
 
-/// A host that keeps machine code in these caches, and tells somebody of its calls.
+/// A host that caches machine code in `caches` and reports its calls to `observer`.
 pub(crate) fn host_with(
     caches: &Caches,
     observer: Option<Arc<dyn Observer>>,
@@ -35,7 +35,7 @@ pub(crate) fn host_with(
     })?)
 }
 
-/// Loads the plugins given, which come first, and those built in.
+/// Loads the plugins of `--plugin`, then the built-in ones. The order is their priority.
 pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
     let mut plugins = Vec::new();
     for path in &arguments.plugins {
@@ -44,19 +44,19 @@ pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec
     for builtin in llsd_builtin::ADAPTERS {
         let plugin = host
             .load(builtin.component, Origin::BuiltIn)
-            .with_context(|| format!("the built-in plugin {} does not load", builtin.name))?;
+            .with_context(|| format!("failed to load the built-in plugin {}", builtin.name))?;
         plugins.push(plugin);
     }
     Ok(plugins)
 }
 
-/// Loads one plugin from a file.
+/// Loads a plugin from a file.
 pub(crate) fn load_file(host: &Host, path: &Path) -> anyhow::Result<Plugin> {
     host.load(&files::bytes(path)?, Origin::External)
-        .with_context(|| format!("{} does not load", path.display()))
+        .with_context(|| format!("failed to load the plugin {}", path.display()))
 }
 
-/// The plugins as generation wants them.
+/// The plugins as the trait objects that `generate` takes.
 pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
     plugins
         .iter()

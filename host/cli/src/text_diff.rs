@@ -1,13 +1,13 @@
-//! Two texts beside each other, in colour on a terminal.
+//! Unified diffs of two strings, in colour on a terminal.
 
 use anstyle::{AnsiColor, Style};
 use similar::{ChangeTag, TextDiff};
 
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
-const PLACE: Style = AnsiColor::Cyan.on_default();
+const HUNK: Style = AnsiColor::Cyan.on_default();
 
-/// A unified difference with three lines of context; empty when there is none.
+/// A unified diff with three lines of context. Empty if the strings are equal.
 pub(crate) fn unified(before: &str, after: &str) -> String {
     let mut text = String::new();
     for hunk in TextDiff::from_lines(before, after)
@@ -15,7 +15,7 @@ pub(crate) fn unified(before: &str, after: &str) -> String {
         .context_radius(3)
         .iter_hunks()
     {
-        text += &format!("{PLACE}{}{PLACE:#}\n", hunk.header());
+        text += &format!("{HUNK}{}{HUNK:#}\n", hunk.header());
         for change in hunk.iter_changes() {
             let (style, sign) = match change.tag() {
                 ChangeTag::Delete => (REMOVED, '-'),

@@ -1,0 +1,101 @@
+//! Output of the commands: data on standard output, messages on standard error.
+//!
+//! Colour is used only on a terminal, and not if `NO_COLOR` is set.
+
+use anstream::{eprint, eprintln};
+use anstyle::{AnsiColor, Style};
+use llsd_api::{Diagnostic, Severity};
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const FIELD: Style = Style::new().bold();
+
+/// The format of a command's data.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// Text for people
+    Human,
+    /// JSON with stable keys
+    Json,
+}
+
+/// Prints an error and its causes.
+pub(crate) fn print_error(error: &anyhow::Error) {
+    eprintln!("{ERROR}error:{ERROR:#} {error}");
+    for cause in error.chain().skip(1) {
+        eprintln!("  caused by: {cause}");
+    }
+}
+
+/// Prints a command's data to standard output.
+#[allow(clippy::print_stdout, reason = "a command prints its data here only")]
+pub(crate) fn print(text: &str) {
+    anstream::println!("{}", text.trim_end_matches('\n'));
+}
+
+/// Prints a message about the progress of a command.
+pub(crate) fn print_progress(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Prints whether a file or resource is accepted, and its diagnostics, errors first.
+pub(crate) fn print_diagnostics(subject: &str, diagnostics: &[Diagnostic]) {
+    let errors = diagnostics.iter().filter(|one| one.is_error()).count();
+    let warnings = diagnostics.len() - errors;
+    match (errors, warnings) {
+        (0, 0) => eprintln!("{subject}: accepted"),
+        (0, _) => eprintln!("{subject}: accepted, {}", counted(warnings, "warning")),
+        (_, 0) => eprintln!(
+            "{subject}: {ERROR}rejected{ERROR:#}, {}",
+            counted(errors, "problem")
+        ),
+        _ => eprintln!(
+            "{subject}: {ERROR}rejected{ERROR:#}, {}, {}",
+            counted(errors, "problem"),
+            counted(warnings, "warning")
+        ),
+    }
+    let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
+    sorted.sort_by_key(|one| one.severity);
+    for Diagnostic {
+        field,
+        severity,
+        problem,
+        fix,
+        ..
+    } in sorted
+    {
+        let (style, label) = match severity {
+            Severity::Error => (ERROR, ""),
+            Severity::Warning => (WARNING, "warning: "),
+        };
+        eprint!(
+            "\n  {FIELD}{field}{FIELD:#}\n    {style}{label}{style:#}{problem}\n    fix: {fix}\n"
+        );
+    }
+    if !diagnostics.is_empty() {
+        eprintln!();
+    }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+/// A diagnostic as JSON.
+pub(crate) fn diagnostic_json(
+    Diagnostic {
+        field,
+        severity,
+        code,
+        problem,
+        fix,
+    }: &Diagnostic,
+) -> serde_json::Value {
+    let severity = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    serde_json::json!({ "severity": severity, "code": code, "field": field.as_str(), "problem": problem, "fix": fix })
+}
