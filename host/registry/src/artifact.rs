@@ -90,23 +90,12 @@ pub(crate) fn pack(
             target: target.as_deref(),
         },
     })?;
-    let descriptor = |media_type: &str, digest: Digest, size: usize, title: Option<&String>| {
-        let annotation = title.map(|t| ("org.opencontainers.image.title".to_owned(), t.clone()));
-        Descriptor {
-            media_type: media_type.to_owned(),
-            digest,
-            size: size as u64,
-            artifact_type: None,
-            annotations: annotation.into_iter().collect(),
-            platform: None,
-        }
-    };
     let mut annotations = annotations.clone();
     annotations.insert(
         "org.opencontainers.image.created".to_owned(),
         created.to_owned(),
     );
-    let titled = (!title.is_empty()).then_some(title);
+    let title = (!title.is_empty()).then_some(title);
     let manifest = serde_json::to_vec(&Manifest {
         schema_version: 2,
         media_type: OCI_MANIFEST.to_owned(),
@@ -116,7 +105,7 @@ pub(crate) fn pack(
             WASM_LAYER,
             layer_digest.clone(),
             component.len(),
-            titled,
+            title,
         )],
         subject: None,
         annotations,
@@ -128,6 +117,18 @@ pub(crate) fn pack(
         manifest_digest,
         layer_digest,
     })
+}
+
+fn descriptor(media_type: &str, digest: Digest, size: usize, title: Option<&String>) -> Descriptor {
+    let title = title.map(|title| ("org.opencontainers.image.title".to_owned(), title.clone()));
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest,
+        size: size as u64,
+        artifact_type: None,
+        annotations: title.into_iter().collect(),
+        platform: None,
+    }
 }
 
 /// A parsed document of a plugin.

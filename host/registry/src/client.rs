@@ -117,7 +117,7 @@ impl Registry {
     }
 
     /// Builds a client with changed settings and empty caches.
-    pub fn adapted(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Error> {
+    pub fn with_changed_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Error> {
         let mut settings = self.inner.settings.clone();
         change(&mut settings);
         Self::new(settings)

@@ -32,7 +32,6 @@ mod error;
 pub mod guard;
 mod image_file;
 mod image_report;
-pub mod keep;
 pub mod labelling;
 pub mod labels;
 mod layer;

@@ -142,17 +142,17 @@ impl Document {
 impl Index {
     /// The image for a platform, otherwise any image for its operating system, because the configuration
     /// in an image does not depend on the architecture.
-    pub(crate) fn choose(&self, wanted: &Platform) -> Option<&Descriptor> {
+    pub(crate) fn choose(&self, requested: &Platform) -> Option<&Descriptor> {
         let is = |descriptor: &&Descriptor, os: &str, architecture: Option<&str>| {
             descriptor.platform.as_ref().is_some_and(|platform| {
                 platform.os == os && architecture.is_none_or(|a| platform.architecture == a)
             })
         };
-        let exact = |d: &&Descriptor| is(d, &wanted.os, Some(&wanted.architecture));
+        let exact = |d: &&Descriptor| is(d, &requested.os, Some(&requested.architecture));
         let mut entries = self.manifests.iter();
         let only = (self.manifests.len() == 1).then(|| &self.manifests[0]);
         (entries.clone().find(exact))
-            .or_else(|| entries.find(|d| is(d, &wanted.os, None)))
+            .or_else(|| entries.find(|d| is(d, &requested.os, None)))
             .or(only.filter(|descriptor| descriptor.platform.is_none()))
     }
 }
@@ -209,11 +209,11 @@ mod tests {
     }
 
     fn chosen(index: &Index, os: &str, arch: &str) -> Option<String> {
-        let wanted = Platform {
+        let requested = Platform {
             os: os.into(),
             architecture: arch.into(),
         };
-        let platform = index.choose(&wanted)?.platform.clone()?;
+        let platform = index.choose(&requested)?.platform.clone()?;
         Some(format!("{}/{}", platform.os, platform.architecture))
     }
 

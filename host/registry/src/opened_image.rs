@@ -67,10 +67,10 @@ pub(crate) async fn open_image(
                 });
             }
             Document::Index(index) => {
-                let wanted = &inner.settings.platform;
+                let requested = &inner.settings.platform;
                 platforms.extend(index.manifests.iter().filter_map(|d| d.platform.clone()));
-                let chosen = index.choose(wanted).ok_or_else(|| {
-                    let Platform { os, architecture } = wanted;
+                let chosen = index.choose(requested).ok_or_else(|| {
+                    let Platform { os, architecture } = requested;
                     not_an_image(format!("its index has no manifest for {os}/{architecture}"))
                 })?;
                 manifest_digest = chosen.digest.clone();
@@ -85,18 +85,21 @@ pub(crate) async fn open_image(
 
 /// Finds a layer by its digest, or by the digest of its uncompressed content (`diff_id`). Tools that
 /// recompress layers change the first and keep the second.
-pub(crate) fn find_layer<'a>(opened: &'a OpenedImage, wanted: &Digest) -> Option<&'a Descriptor> {
+pub(crate) fn find_layer<'a>(
+    opened: &'a OpenedImage,
+    requested: &Digest,
+) -> Option<&'a Descriptor> {
     let layers = &opened.manifest.layers;
     let by_diff_id = || {
         let ids = &opened.config.rootfs.as_ref()?.diff_ids;
-        let index = ids.iter().position(|id| *id == wanted.to_string())?;
+        let index = ids.iter().position(|id| *id == requested.to_string())?;
         (ids.len() == layers.len())
             .then(|| layers.get(index))
             .flatten()
     };
     layers
         .iter()
-        .find(|layer| layer.digest == *wanted)
+        .find(|layer| layer.digest == *requested)
         .or_else(by_diff_id)
 }
 

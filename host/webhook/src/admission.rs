@@ -1,8 +1,8 @@
-//! `/validate`: an `AdmissionReview` in, a decision out.
+//! `/validate`: responds to an `AdmissionReview`.
 //!
-//! Asks what the layers before it cannot: what spans the whole resource, what the plugins say about
-//! it, and whether the Secrets and ConfigMaps that it names are there. The last never refuse: in what
-//! order a set of files is applied must not matter.
+//! Checks what the CRD schema and the admission policy cannot: rules that span the whole resource, the
+//! diagnostics of the plugins, and whether the referenced Secrets and ConfigMaps exist. A missing object
+//! is only a warning, because manifests may be applied in any order.
 
 use std::sync::Arc;
 
@@ -12,76 +12,75 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::base::{self, Images};
-use crate::decision::{Decision, unreadable};
-use crate::examination::{Candidate, Request, Review, examine};
-use crate::preview::{Knowledge, Preview, preview};
-use crate::references::{Objects, survey};
+use crate::admission_decision::{Decision, invalid_review};
+use crate::admission_request::{
+    AdmissionRequest, AdmissionReview, Precheck, ValidResource, precheck,
+};
+use crate::base_config::{self, ImageReader};
+use crate::preview::{Catalog, preview};
+use crate::references::{ObjectIndex, missing_references};
 use crate::server::compute;
 
-/// What a decision may use.
+/// The dependencies of admission.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
-    pub(crate) images: Arc<dyn Images>,
-    pub(crate) objects: Arc<dyn Objects>,
-    pub(crate) knowledge: watch::Receiver<Arc<Knowledge>>,
+    pub(crate) images: Arc<dyn ImageReader>,
+    pub(crate) objects: Arc<dyn ObjectIndex>,
+    pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
 }
 
-/// Answers one review, in whatever state it comes.
-pub(crate) async fn answer(context: &Context, body: Bytes) -> Result<Value, JoinError> {
-    let read_and_examine = move |body: &[u8]| {
-        let request = read(body)?;
-        let examined = examine(&request);
-        Ok::<_, String>((request, examined))
+/// Responds to a review. An invalid review gets a response too.
+pub(crate) async fn respond(context: &Context, body: Bytes) -> Result<Value, JoinError> {
+    let parse_and_check = move |body: &[u8]| {
+        let request = parse(body)?;
+        let precheck = precheck(&request);
+        Ok::<_, String>((request, precheck))
     };
-    let (request, examined) = match compute(body, read_and_examine).await? {
-        Ok(examined) => examined,
-        Err(reason) => return Ok(unreadable(&reason)),
+    let (request, precheck) = match compute(body, parse_and_check).await? {
+        Ok(checked) => checked,
+        Err(reason) => return Ok(invalid_review(&reason)),
     };
-    let decision = match examined {
-        Ok(decision) => decision,
-        Err(candidate) => settle(context, *candidate).await?,
+    let decision = match precheck {
+        Precheck::Decided(decision) => decision,
+        Precheck::Valid(resource) => check_in_context(context, *resource).await?,
     };
-    Ok(decision.into_review(request.uid(), request.speaks_v1alpha1()))
+    Ok(decision.into_review(request.uid(), request.is_v1alpha1()))
 }
 
-fn read(body: &[u8]) -> Result<Request, String> {
-    let review: Review = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    Ok(review.request.ok_or("it holds no request")?)
+fn parse(body: &[u8]) -> Result<AdmissionRequest, String> {
+    let review: AdmissionReview =
+        serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    Ok(review.request.ok_or("the field request is missing")?)
 }
 
-/// Asks the plugins, and then looks for what the resource names: what was made just before has had
-/// time to be heard of.
-async fn settle(context: &Context, candidate: Candidate) -> Result<Decision, JoinError> {
+/// Adds the diagnostics that depend on the plugins and the cluster. References are checked last, so
+/// that objects created just before the resource have time to reach the watches.
+async fn check_in_context(
+    context: &Context,
+    resource: ValidResource,
+) -> Result<Decision, JoinError> {
     let Context {
         client,
         images,
         objects,
-        knowledge,
+        catalog,
     } = context;
-    let Candidate {
+    let ValidResource {
         checked,
         namespace,
         mut decision,
-    } = candidate;
-    let (checked, knowledge) = (Arc::new(checked), knowledge.borrow().clone());
-    let base = base::find(client, images, &knowledge, &namespace, &checked).await;
-    let (base, unread) = match base {
+    } = resource;
+    let (checked, catalog) = (Arc::new(checked), catalog.borrow().clone());
+    let base = base_config::fetch(client, images, &catalog, &namespace, &checked).await;
+    let (base, base_warning) = match base {
         Ok(base) => (base, None),
         Err(warning) => (None, Some(warning)),
     };
-    let asked = checked.clone();
-    let said = spawn_blocking(move || preview(&knowledge, &asked, base)).await?;
-    let missing = survey(objects.as_ref(), &namespace, &checked);
-    missing
-        .into_iter()
-        .chain(unread)
-        .for_each(|one| decision.add(one));
-    match said {
-        Preview::Said(found) => found.into_iter().for_each(|one| decision.add(one)),
-        Preview::Unknown(error) => decision.add(error),
-        Preview::Silent => {}
-    }
+    let resource = checked.clone();
+    let previewed = spawn_blocking(move || preview(&catalog, &resource, base)).await?;
+    let missing = missing_references(objects.as_ref(), &namespace, &checked);
+    let diagnostics = missing.into_iter().chain(base_warning).chain(previewed);
+    diagnostics.for_each(|diagnostic| decision.add(diagnostic));
     Ok(decision)
 }

@@ -1,15 +1,15 @@
-//! What is said to whoever sent a resource: refused or not, why, and what to look at.
+//! The decision about an admission request.
 //!
-//! In: rejections, notices and what plugins found. Out: the response of an `AdmissionReview`.
+//! In: the diagnostics of all checks. Out: the response of an `AdmissionReview`.
 
 use llsd_api::conversion::{CONFLICTS, v1alpha1_path};
 use llsd_api::{Diagnostic, FieldPath, Severity};
 use serde_json::{Value, json};
 
-/// The API server shows at most 4 KiB of warnings; whoever has more should run `llsd check`.
-const MOST_WARNINGS: usize = 16;
+/// The API server returns at most 4 KiB of warnings. `llsd check` prints all of them.
+const MAX_WARNINGS: usize = 16;
 
-/// What is decided so far: errors refuse the resource.
+/// The diagnostics so far. Any error refuses the resource.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     errors: Vec<Diagnostic>,
@@ -33,34 +33,36 @@ impl Decision {
         }
     }
 
-    /// What gave way to this edit through v1alpha1, and did not before.
+    /// Warns about v1alpha2 values that this edit through v1alpha1 replaced, and that were not reported
+    /// before.
     pub(crate) fn report_conflicts(&mut self, new: &Value, old: Option<&Value>) {
         let conflicts = |document: &Value| -> serde_json::Map<String, Value> {
-            let text = document["metadata"]["annotations"][CONFLICTS].as_str();
-            text.and_then(|text| serde_json::from_str(text).ok())
+            let annotation = document["metadata"]["annotations"][CONFLICTS].as_str();
+            annotation
+                .and_then(|json| serde_json::from_str(json).ok())
                 .unwrap_or_default()
         };
         let known = old.map(conflicts).unwrap_or_default();
-        for (place, value) in conflicts(new) {
-            if known.get(&place) == Some(&value) {
+        for (pointer, value) in conflicts(new) {
+            if known.get(&pointer) == Some(&value) {
                 continue;
             }
             self.add(Diagnostic::warning(
-                FieldPath::from(place.trim_start_matches('/').replace('/', ".")),
+                FieldPath::from(pointer.trim_start_matches('/').replace('/', ".")),
                 format!(
-                    "this edit through v1alpha1 replaced what v1alpha2 had said here: {}",
-                    brief(&value)
+                    "this edit through v1alpha1 replaced the v1alpha2 value {}",
+                    abbreviate(&value)
                 ),
                 format!(
-                    "edit the resource as v1alpha2 to bring it back; it is kept in the annotation {CONFLICTS}"
+                    "edit the resource as v1alpha2 to restore the value; it is stored in the annotation {CONFLICTS}"
                 ),
             ));
         }
     }
 
-    /// The whole answer to the request with this `uid`, in the words of its author.
-    pub(crate) fn into_review(mut self, uid: &str, speaks_v1alpha1: bool) -> Value {
-        if speaks_v1alpha1 {
+    /// The response to the request with this `uid`. Names fields as v1alpha1 does if `is_v1alpha1`.
+    pub(crate) fn into_review(mut self, uid: &str, is_v1alpha1: bool) -> Value {
+        if is_v1alpha1 {
             let all = self.errors.iter_mut().chain(&mut self.warnings);
             all.for_each(name_v1alpha1_field);
         }
@@ -69,15 +71,17 @@ impl Decision {
         if !is_allowed {
             response["status"] = refusal(&self.errors);
         }
-        let left_out = self.warnings.len().saturating_sub(MOST_WARNINGS);
+        let omitted = self.warnings.len().saturating_sub(MAX_WARNINGS);
         let mut warnings: Vec<String> = self
             .warnings
             .iter()
-            .take(MOST_WARNINGS)
+            .take(MAX_WARNINGS)
             .map(ToString::to_string)
             .collect();
-        if left_out > 0 {
-            warnings.push(format!("and {left_out} more; llsd check shows them all"));
+        if omitted > 0 {
+            warnings.push(format!(
+                "{omitted} more warnings; run llsd check to see all of them"
+            ));
         }
         if !warnings.is_empty() {
             response["warnings"] = json!(warnings);
@@ -86,10 +90,10 @@ impl Decision {
     }
 }
 
-/// The answer to a review that could not be read.
-pub(crate) fn unreadable(reason: &str) -> Value {
+/// The response to a body that is not a valid `AdmissionReview`.
+pub(crate) fn invalid_review(reason: &str) -> Value {
     let message =
-        format!("the review cannot be read: {reason}; send admission.k8s.io/v1 AdmissionReview");
+        format!("invalid AdmissionReview: {reason}; send an admission.k8s.io/v1 AdmissionReview");
     as_review(json!({
         "uid": "",
         "allowed": false,
@@ -105,15 +109,16 @@ fn as_review(response: Value) -> Value {
     })
 }
 
+/// The `Status` of a refused request.
 fn refusal(errors: &[Diagnostic]) -> Value {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let causes: Vec<Value> = errors
         .iter()
-        .map(|one| {
+        .map(|error| {
             json!({
                 "reason": "FieldValueInvalid",
-                "field": one.field.as_str(),
-                "message": format!("{}; {}", one.problem, one.fix),
+                "field": error.field.as_str(),
+                "message": format!("{}; {}", error.problem, error.fix),
             })
         })
         .collect();
@@ -126,18 +131,18 @@ fn refusal(errors: &[Diagnostic]) -> Value {
     })
 }
 
-/// Names the field as v1alpha1 does, where v1alpha1 has it.
+/// Replaces the field with its v1alpha1 path, if v1alpha1 has it.
 fn name_v1alpha1_field(diagnostic: &mut Diagnostic) {
     if let Some(path) = v1alpha1_path(diagnostic.field.as_str()) {
         diagnostic.field = FieldPath::from(path);
     }
 }
 
-/// A value that fits into a warning.
-fn brief(value: &Value) -> String {
-    const LONGEST: usize = 80;
+/// Abbreviates a value for a warning.
+fn abbreviate(value: &Value) -> String {
+    const MAX_CHARS: usize = 80;
     let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
@@ -148,9 +153,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_warnings_are_cut_and_long_values_too() {
+    fn many_warnings_and_long_values_are_abbreviated() {
         let mut decision = Decision::default();
-        for index in 0..MOST_WARNINGS + 3 {
+        for index in 0..MAX_WARNINGS + 3 {
             decision.add(Diagnostic::warning(
                 FieldPath::spec().field("a").index(index),
                 "p",
@@ -159,16 +164,16 @@ mod tests {
         }
         let review = decision.into_review("u", false);
         let warnings = review["response"]["warnings"].as_array().unwrap();
-        assert_eq!(warnings.len(), MOST_WARNINGS + 1);
+        assert_eq!(warnings.len(), MAX_WARNINGS + 1);
         assert_eq!(
-            warnings[MOST_WARNINGS],
-            "and 3 more; llsd check shows them all"
+            warnings[MAX_WARNINGS],
+            "3 more warnings; run llsd check to see all of them"
         );
-        assert_eq!(brief(&json!("é".repeat(200))).chars().count(), 81);
+        assert_eq!(abbreviate(&json!("é".repeat(200))).chars().count(), 81);
     }
 
     #[test]
-    fn an_unreadable_review_is_denied() {
-        assert_eq!(unreadable("it is empty")["response"]["allowed"], false);
+    fn an_invalid_review_is_denied() {
+        assert_eq!(invalid_review("it is empty")["response"]["allowed"], false);
     }
 }

@@ -1,7 +1,7 @@
-//! What a request for admission holds, and what can be decided by that alone.
+//! Admission requests, and the checks that need only the request.
 //!
-//! The types of `kube` hold an object of some kind; here it stays JSON, so that a resource of any
-//! shape gets an answer that can be read.
+//! The types of `kube` need an object of a known type. Here the object stays JSON, so that an invalid
+//! resource gets a useful message.
 
 use llsd_api::checked::{Checked, check_document};
 use llsd_api::conversion::{Version, convert};
@@ -9,18 +9,18 @@ use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::decision::Decision;
+use crate::admission_decision::Decision;
 
-/// An `AdmissionReview` as the API server sends it.
+/// An `AdmissionReview` from the API server.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Review {
-    pub(crate) request: Option<Request>,
+pub(crate) struct AdmissionReview {
+    pub(crate) request: Option<AdmissionRequest>,
 }
 
-/// What is about to happen to a resource.
+/// An operation on a resource.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Request {
+pub(crate) struct AdmissionRequest {
     uid: String,
     operation: String,
     #[serde(default)]
@@ -31,64 +31,72 @@ pub(crate) struct Request {
     old_object: Option<Value>,
 }
 
-/// A decision that still needs the plugins and the cluster.
-pub(crate) struct Candidate {
-    /// The resource, good by itself.
+/// The result of [`precheck`].
+pub(crate) enum Precheck {
+    /// The request is decided: nothing to check, or the resource is invalid.
+    Decided(Decision),
+    /// The resource is valid by itself. Checks with the plugins and the cluster follow.
+    Valid(Box<ValidResource>),
+}
+
+/// A resource that is valid by itself.
+pub(crate) struct ValidResource {
+    /// The resource.
     pub(crate) checked: Checked,
     /// Its namespace.
     pub(crate) namespace: String,
-    /// What is decided so far.
+    /// The warnings so far.
     pub(crate) decision: Decision,
 }
 
-/// Judges a request by what it holds: decided, or a candidate for more questions.
-pub(crate) fn examine(request: &Request) -> Result<Decision, Box<Candidate>> {
+/// Checks a request without plugins and cluster.
+pub(crate) fn precheck(request: &AdmissionRequest) -> Precheck {
     if !request.is_write() {
-        return Ok(Decision::default());
+        return Precheck::Decided(Decision::default());
     }
     let Some(new) = &request.object else {
-        return Ok(Decision::from(Diagnostic::error(
+        return Precheck::Decided(Decision::from(Diagnostic::error(
             FieldPath::from("object"),
-            "there is none to admit",
-            "send the resource that is to be written",
+            "is missing",
+            "send the resource to create or update",
         )));
     };
     let new = match convert(new.clone(), Version::V1Alpha2) {
         Ok(new) => new,
-        Err(error) => return Ok(Decision::from(error)),
+        Err(error) => return Precheck::Decided(Decision::from(error)),
     };
     let old = request.old_object.as_ref();
     let old = old.and_then(|old| convert(old.clone(), Version::V1Alpha2).ok());
     let mut decision = Decision::default();
     decision.report_conflicts(&new, old.as_ref());
-    // A resource that is older than a rule, or on its way out, must not be held by its spec.
-    let is_leaving = new["metadata"].get("deletionTimestamp").is_some();
-    if is_leaving || old.is_some_and(|old| old["spec"] == new["spec"]) {
-        return Ok(decision);
+    // Changes of metadata and deletions must stay possible for a resource that violates a newer rule.
+    let is_deleting = new["metadata"].get("deletionTimestamp").is_some();
+    if is_deleting || old.is_some_and(|old| old["spec"] == new["spec"]) {
+        return Precheck::Decided(decision);
     }
     let namespace = request.namespace.clone().unwrap_or_default();
-    let report = check_document(spec_of(new));
+    let report = check_document(without_server_fields(new));
     for warning in report.warnings {
         decision.add(warning);
     }
     match report.result {
-        Ok(checked) => Err(Box::new(Candidate {
+        Ok(checked) => Precheck::Valid(Box::new(ValidResource {
             checked,
             namespace,
             decision,
         })),
         Err(errors) => {
-            errors.into_iter().for_each(|one| decision.add(one));
-            Ok(decision)
+            errors.into_iter().for_each(|error| decision.add(error));
+            Precheck::Decided(decision)
         }
     }
 }
 
-/// The resource without what the API server and others keep on it, which is not its author's.
-fn spec_of(mut document: Value) -> Value {
+/// The fields of a resource that its author writes. Other metadata and the status are not checked.
+fn without_server_fields(mut document: Value) -> Value {
     let name = document["metadata"]["name"].take();
     let metadata = match name {
-        // The API server makes a name of `generateName` later.
+        // The API server generates a name from `generateName` after admission.
         Value::Null => json!({}),
         name => json!({ "name": name }),
     };
@@ -100,19 +108,19 @@ fn spec_of(mut document: Value) -> Value {
     })
 }
 
-impl Request {
-    /// By which the API server knows the answer again.
+impl AdmissionRequest {
+    /// The identifier to return in the response.
     pub(crate) fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Whether its author writes v1alpha1.
-    pub(crate) fn speaks_v1alpha1(&self) -> bool {
+    /// Whether the request is for v1alpha1.
+    pub(crate) fn is_v1alpha1(&self) -> bool {
         let object = self.object.as_ref();
         object.is_some_and(|object| object["apiVersion"] == API_VERSION_V1ALPHA1)
     }
 
-    /// Whether there is anything to decide.
+    /// Whether the request creates or updates a resource.
     fn is_write(&self) -> bool {
         matches!(self.operation.as_str(), "CREATE" | "UPDATE")
     }
@@ -133,7 +141,7 @@ mod tests {
         })
     }
 
-    fn request(operation: &str, object: Value, old_object: Value) -> Request {
+    fn request(operation: &str, object: Value, old_object: Value) -> AdmissionRequest {
         serde_json::from_value(json!({
             "uid": "u", "operation": operation, "namespace": "n",
             "object": object, "oldObject": old_object,
@@ -141,19 +149,19 @@ mod tests {
         .unwrap()
     }
 
-    /// The response, for a request that needs no plugin.
-    fn decided(request: &Request) -> Value {
-        match examine(request) {
-            Ok(decision) => {
-                let review = decision.into_review(&request.uid, request.speaks_v1alpha1());
+    /// The response to a request that the precheck decides.
+    fn decided(request: &AdmissionRequest) -> Value {
+        match precheck(request) {
+            Precheck::Decided(decision) => {
+                let review = decision.into_review(&request.uid, request.is_v1alpha1());
                 review["response"].clone()
             }
-            Err(candidate) => panic!("{:?}", candidate.checked),
+            Precheck::Valid(resource) => panic!("{:?}", resource.checked),
         }
     }
 
     #[test]
-    fn a_bad_resource_is_refused_with_field_problem_and_fix() {
+    fn an_invalid_resource_is_refused_with_field_problem_and_fix() {
         let bad = resource(json!({"distribution": {"name": "starter", "schema": "0.7"}}));
         let response = decided(&request("CREATE", bad, Value::Null));
         assert_eq!(response["allowed"], false);
@@ -173,16 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_was_already_bad_can_be_labelled_and_can_leave() {
+    fn a_resource_that_was_already_invalid_can_be_labelled_and_deleted() {
         let bad = resource(json!({"distribution": {"name": "starter", "schema": "0.7"}}));
         let mut labelled = bad.clone();
         labelled["metadata"]["labels"] = json!({"a": "b"});
         let response = decided(&request("UPDATE", labelled, bad.clone()));
         assert_eq!(response["allowed"], true);
 
-        let mut leaving = resource(json!({"distribution": {"schema": "0.6"}}));
-        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let response = decided(&request("UPDATE", leaving, bad.clone()));
+        let mut deleting = resource(json!({"distribution": {"schema": "0.6"}}));
+        deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let response = decided(&request("UPDATE", deleting, bad.clone()));
         assert_eq!(response["allowed"], true);
 
         let worse = resource(json!({"distribution": {"name": "starter", "schema": "0.6"}}));
@@ -190,20 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn a_good_resource_goes_on_to_the_plugins() {
+    fn a_valid_resource_is_passed_on_for_further_checks() {
         let good = resource(json!({"distribution": {"name": "starter"}}));
-        let candidate = examine(&request("CREATE", good, Value::Null)).unwrap_err();
+        let Precheck::Valid(valid) = precheck(&request("CREATE", good, Value::Null)) else {
+            panic!("the resource is valid");
+        };
         assert_eq!(
-            (
-                candidate.checked.name.as_str(),
-                candidate.namespace.as_str()
-            ),
+            (valid.checked.name.as_str(), valid.namespace.as_str()),
             ("a", "n")
         );
     }
 
     #[test]
-    fn another_kind_gets_an_answer_that_can_be_read() {
+    fn another_kind_is_refused_with_a_useful_message() {
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
         let response = decided(&request("CREATE", pod, Value::Null));
         let message = response["status"]["message"].as_str().unwrap();
@@ -219,14 +226,14 @@ mod tests {
     fn a_write_without_a_resource_is_refused_and_a_deletion_is_not() {
         let response = decided(&request("CREATE", Value::Null, Value::Null));
         let message = response["status"]["message"].as_str().unwrap();
-        assert!(message.starts_with("object: there is none"), "{message}");
+        assert!(message.starts_with("object: is missing; "), "{message}");
         let good = resource(json!({"distribution": {"name": "starter"}}));
         let response = decided(&request("DELETE", Value::Null, good));
         assert_eq!(response["allowed"], true);
     }
 
     #[test]
-    fn the_author_of_a_v1alpha1_resource_reads_v1alpha1_fields() {
+    fn messages_for_a_v1alpha1_resource_name_v1alpha1_fields() {
         let old = json!({
             "apiVersion": "llamastack.io/v1alpha1", "kind": "LlamaStackDistribution", "metadata": {"name": "a"},
             "spec": {"server": {"distribution": {"name": "starter"}, "containerSpec": {"env": [{"name": "A=B"}]}}},
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gave_way_to_an_edit_is_reported_once() {
+    fn a_conflict_of_an_edit_is_reported_once() {
         let mut conflict = resource(json!({"distribution": {"name": "starter"}}));
         let before = conflict.clone();
         conflict["metadata"]["annotations"] =

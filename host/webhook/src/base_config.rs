@@ -1,8 +1,7 @@
-//! The base configuration of a resource, where it takes a question to get it: from a ConfigMap of its
-//! namespace, or from its image.
+//! Reads the base configuration of a resource from a ConfigMap in its namespace or from its image.
 //!
-//! Only ever warnings: an image may be pushed, and a registry come back, after the resource was
-//! applied. Until then the operator changes nothing, and says so on the status.
+//! A failure is only a warning: an image may be pushed, or a registry may recover, after the resource
+//! was applied. Until then the operator changes nothing and reports the problem in the status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,77 +16,79 @@ use llsd_api::{Diagnostic, FieldPath};
 use llsd_render::yaml;
 use serde_json::Value;
 
-use crate::preview::Knowledge;
+use crate::preview::Catalog;
 
-/// A first look into an image takes three requests to its registry; the API server waits ten seconds.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// The time limit for reading the base configuration. An image that is not cached takes three requests to
+/// its registry; the API server waits ten seconds for the webhook.
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Reads images as the operator does: with the credentials of the resource, its account and namespace.
-pub trait Images: Send + Sync {
-    /// The base configuration that the labels of `image` hold or lead to, or why there is none.
-    fn base<'a>(
+/// Reads images as the operator does: with the pull secrets of the resource, its ServiceAccount and its
+/// namespace.
+pub trait ImageReader: Send + Sync {
+    /// The base configuration of `image`, or why it cannot be read.
+    fn base_config<'a>(
         &'a self,
         image: &'a str,
         checked: &'a Checked,
         namespace: &'a str,
-    ) -> BoxFuture<'a, Result<ImageBase, String>>;
+    ) -> BoxFuture<'a, Result<ImageBaseConfig, String>>;
 }
 
-/// A base configuration out of an image.
+/// The base configuration of an image.
 #[derive(Debug, Clone)]
-pub struct ImageBase {
-    /// The file.
-    pub text: String,
-    /// What the image says about it.
+pub struct ImageBaseConfig {
+    /// The content of the file.
+    pub yaml: String,
+    /// The hints in the labels of the image.
     pub hints: Hints,
 }
 
-/// A base configuration that was asked for.
+/// A base configuration that was read for one request.
 #[derive(Debug)]
-pub(crate) struct Base {
+pub(crate) struct FetchedBase {
     pub(crate) config: Value,
     pub(crate) hints: Hints,
 }
 
-/// Asks for the base of a resource, within the time of a review. `None`: nobody has to be asked, or
-/// the ConfigMap is not there, which the survey of references tells.
-pub(crate) async fn find(
+/// Reads the base configuration of a resource within a time limit. `None` if no base configuration has to
+/// be read, or if the ConfigMap does not exist, which `missing_references` reports.
+pub(crate) async fn fetch(
     client: &Client,
-    images: &Arc<dyn Images>,
-    knowledge: &Knowledge,
+    images: &Arc<dyn ImageReader>,
+    catalog: &Catalog,
     namespace: &str,
     checked: &Checked,
-) -> Result<Option<Base>, Diagnostic> {
-    let asked = async {
+) -> Result<Option<FetchedBase>, Diagnostic> {
+    let read = async {
         let ConfigSource::Generated { base } = &checked.config_source else {
             return Ok(None);
         };
         let found = match base {
             Some(BaseConfigMap { name, key }) => {
-                let text = config_map(client, namespace, name, key).await?;
+                let yaml = config_map(client, namespace, name, key).await?;
                 let hints = Hints::default();
-                text.map(|text| ImageBase { text, hints })
+                yaml.map(|yaml| ImageBaseConfig { yaml, hints })
             }
-            None => match knowledge.image_of(checked) {
-                Some(image) => Some(images.base(image, checked, namespace).await?),
+            None => match catalog.image_of(checked) {
+                Some(image) => Some(images.base_config(image, checked, namespace).await?),
                 None => None,
             },
         };
-        let Some(ImageBase { text, hints }) = found else {
+        let Some(ImageBaseConfig { yaml, hints }) = found else {
             return Ok(None);
         };
-        match yaml::read(&text) {
-            Ok(config) => Ok(Some(Base { config, hints })),
-            Err(error) => Err(format!("it is no server configuration: {error}")),
+        match yaml::read(&yaml) {
+            Ok(config) => Ok(Some(FetchedBase { config, hints })),
+            Err(error) => Err(format!("it is not a valid server configuration: {error}")),
         }
     };
-    let answer = tokio::time::timeout(PATIENCE, asked).await;
-    answer
-        .unwrap_or_else(|_| Err(format!("there was no answer within {PATIENCE:?}")))
-        .map_err(|reason| unread(checked, &reason))
+    let result = tokio::time::timeout(READ_TIMEOUT, read).await;
+    result
+        .unwrap_or_else(|_| Err(format!("timed out after {READ_TIMEOUT:?}")))
+        .map_err(|reason| read_warning(checked, &reason))
 }
 
-fn unread(checked: &Checked, reason: &str) -> Diagnostic {
+fn read_warning(checked: &Checked, reason: &str) -> Diagnostic {
     let field: &[&str] = match (&checked.config_source, &checked.server) {
         (ConfigSource::Generated { base: Some(_) }, _) => {
             &["distribution", "baseConfig", "configMapName"]
@@ -97,11 +98,12 @@ fn unread(checked: &Checked, reason: &str) -> Diagnostic {
     };
     Diagnostic::warning(
         FieldPath::spec().at(field),
-        format!("the base configuration could not be read: {reason}"),
-        "nothing changes until it can be; the status of the resource will tell",
+        format!("failed to read the base configuration: {reason}"),
+        "the operator retries and changes nothing until then; see the status of the resource",
     )
 }
 
+/// The value of a key of a ConfigMap; `None` if the ConfigMap does not exist.
 async fn config_map(
     client: &Client,
     namespace: &str,
@@ -109,12 +111,13 @@ async fn config_map(
     key: &str,
 ) -> Result<Option<String>, String> {
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let found = api.get_opt(name).await.map_err(|error| error.to_string())?;
+    let found = api.get_opt(name).await;
+    let found = found.map_err(|error| format!("failed to get ConfigMap {name:?}: {error}"))?;
     let Some(ConfigMap { data, .. }) = found else {
         return Ok(None);
     };
     match data.unwrap_or_default().remove(key) {
-        Some(text) => Ok(Some(text)),
-        None => Err(format!("the ConfigMap {name:?} has no key {key:?}")),
+        Some(yaml) => Ok(Some(yaml)),
+        None => Err(format!("ConfigMap {name:?} has no key {key:?}")),
     }
 }

@@ -1,10 +1,10 @@
-//! The objects by which the API server finds the webhooks, and the authorities that stand in them.
+//! Publishes the CA bundle in the CustomResourceDefinition and the ValidatingWebhookConfiguration, from
+//! which the API server reads it.
 //!
-//! Only `caBundle` is written, and only where it differs. An object that cert-manager injects into is
-//! left to cert-manager; one that is not there, or asks for no webhook, is left alone.
+//! Only `caBundle` is written, and only if it differs. Objects with a cert-manager annotation, objects
+//! that do not exist, and a definition without a conversion webhook are not changed.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -13,68 +13,69 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt};
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::{DISTRIBUTION_CRD_NAME, WEBHOOK_NAME};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::keeper::Error;
+use crate::cert_rotation::Error;
 
-/// Annotations by which cert-manager is told to fill in `caBundle`.
-const INJECTIONS: [&str; 3] = [
+/// The annotations with which cert-manager injects `caBundle`.
+const INJECTION_ANNOTATIONS: [&str; 3] = [
     "cert-manager.io/inject-ca-from",
     "cert-manager.io/inject-ca-from-secret",
     "cert-manager.io/inject-apiserver-ca",
 ];
 
-/// An object that holds the authorities.
+/// An object that contains the CA bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Definition,
-    Webhooks,
+enum BundleTarget {
+    Crd,
+    WebhookConfiguration,
 }
 
-/// Where the authorities are published.
-pub(crate) struct Publication {
+/// Publishes the CA bundle.
+pub(crate) struct CaBundlePublisher {
     definitions: Api<CustomResourceDefinition>,
     webhooks: Api<ValidatingWebhookConfiguration>,
-    /// By object, the resource version that is known to carry a bundle. A definition is large, so
-    /// it is read whole only when it changed.
-    current: Mutex<BTreeMap<Place, (String, String)>>,
+    /// The resource version and CA bundle that were published last, by object. The definition is large,
+    /// so it is read only if its resource version changed.
+    published: Mutex<BTreeMap<BundleTarget, (String, String)>>,
 }
 
-impl Publication {
+impl CaBundlePublisher {
     pub(crate) fn new(client: &Client) -> Self {
         Self {
             definitions: Api::all(client.clone()),
             webhooks: Api::all(client.clone()),
-            current: Mutex::default(),
+            published: Mutex::default(),
         }
     }
 
-    /// Whether cert-manager keeps the certificate: it injects into the definition or the webhooks.
-    pub(crate) async fn is_kept_by_others(&self) -> Result<bool, Error> {
+    /// Whether cert-manager manages the certificate: one of the objects has an injection annotation.
+    pub(crate) async fn is_managed_by_cert_manager(&self) -> Result<bool, Error> {
         let definition = self.definitions.get_metadata_opt(DISTRIBUTION_CRD_NAME);
         let webhook = self.webhooks.get_metadata_opt(WEBHOOK_NAME);
         let (definition, webhook) = tokio::join!(definition, webhook);
-        let definition = definition.map_err(Place::Definition.failure("give"))?;
-        let webhook = webhook.map_err(Place::Webhooks.failure("give"))?;
-        Ok(definition.is_some_and(|one| is_injected(&one))
-            || webhook.is_some_and(|one| is_injected(&one)))
+        let definition = definition.map_err(BundleTarget::Crd.error("get"))?;
+        let webhook = webhook.map_err(BundleTarget::WebhookConfiguration.error("get"))?;
+        Ok(definition.is_some_and(|object| is_injected(&object))
+            || webhook.is_some_and(|object| is_injected(&object)))
     }
 
-    /// Writes the bundle wherever it belongs.
+    /// Writes the CA bundle to both objects.
     pub(crate) async fn publish(&self, bundle: &str) -> Result<(), Error> {
         let pem = json!(ByteString(bundle.as_bytes().to_vec()));
-        self.publish_in_definition(bundle, &pem)
+        self.publish_in_crd(bundle, &pem)
             .await
-            .map_err(Place::Definition.failure("take"))?;
-        self.publish_in_webhooks(bundle, &pem)
+            .map_err(BundleTarget::Crd.error("update"))?;
+        self.publish_in_webhook_configuration(bundle, &pem)
             .await
-            .map_err(Place::Webhooks.failure("take"))
+            .map_err(BundleTarget::WebhookConfiguration.error("update"))
     }
 
-    async fn publish_in_definition(&self, bundle: &str, pem: &Value) -> kube::Result<()> {
+    async fn publish_in_crd(&self, bundle: &str, pem: &Value) -> kube::Result<()> {
         let (api, name) = (&self.definitions, DISTRIBUTION_CRD_NAME);
         let metadata = api.get_metadata_opt(name).await?;
-        if !self.is_due(Place::Definition, metadata.as_ref(), bundle) {
+        if !self.is_due(BundleTarget::Crd, metadata.as_ref(), bundle) {
             return Ok(());
         }
         let Some(definition) = api.get_opt(name).await? else {
@@ -96,14 +97,22 @@ impl Publication {
             api.patch(name, &parameters(), &Patch::Merge(&patch))
                 .await?
         };
-        self.remember(Place::Definition, definition.resource_version(), bundle);
+        self.record(BundleTarget::Crd, definition.resource_version(), bundle);
         Ok(())
     }
 
-    async fn publish_in_webhooks(&self, bundle: &str, pem: &Value) -> kube::Result<()> {
+    async fn publish_in_webhook_configuration(
+        &self,
+        bundle: &str,
+        pem: &Value,
+    ) -> kube::Result<()> {
         let (api, name) = (&self.webhooks, WEBHOOK_NAME);
         let metadata = api.get_metadata_opt(name).await?;
-        if !self.is_due(Place::Webhooks, metadata.as_ref(), bundle) {
+        if !self.is_due(
+            BundleTarget::WebhookConfiguration,
+            metadata.as_ref(),
+            bundle,
+        ) {
             return Ok(());
         }
         let Some(configuration) = api.get_opt(name).await? else {
@@ -123,29 +132,40 @@ impl Publication {
             api.patch(name, &parameters(), &Patch::Strategic(&patch))
                 .await?
         };
-        self.remember(Place::Webhooks, configuration.resource_version(), bundle);
+        self.record(
+            BundleTarget::WebhookConfiguration,
+            configuration.resource_version(),
+            bundle,
+        );
         Ok(())
     }
 
-    /// Whether an object has to be looked at: it is there, ours to write, and not known to be current.
-    fn is_due<K: ResourceExt>(&self, place: Place, found: Option<&K>, bundle: &str) -> bool {
+    /// Whether an object must be updated: it exists, cert-manager does not inject into it, and its resource
+    /// version or the bundle changed since it was published.
+    fn is_due<K: ResourceExt>(
+        &self,
+        target: BundleTarget,
+        found: Option<&K>,
+        bundle: &str,
+    ) -> bool {
         let Some(found) = found.filter(|found| !is_injected(*found)) else {
             return false;
         };
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        !current.get(&place).is_some_and(|(version, published)| {
-            found.resource_version().as_deref() == Some(version) && published == bundle
+        let published = self.published.lock();
+        !published.get(&target).is_some_and(|(version, ca_bundle)| {
+            found.resource_version().as_deref() == Some(version) && ca_bundle == bundle
         })
     }
 
-    fn remember(&self, place: Place, version: Option<String>, bundle: &str) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.insert(place, (version.unwrap_or_default(), bundle.to_owned()));
+    /// Records that this resource version of an object contains the CA bundle.
+    fn record(&self, target: BundleTarget, version: Option<String>, bundle: &str) {
+        let mut published = self.published.lock();
+        published.insert(target, (version.unwrap_or_default(), bundle.to_owned()));
     }
 }
 
 fn is_injected<K: ResourceExt>(object: &K) -> bool {
-    INJECTIONS
+    INJECTION_ANNOTATIONS
         .iter()
         .any(|name| object.annotations().contains_key(*name))
 }
@@ -157,17 +177,17 @@ fn parameters() -> PatchParams {
     }
 }
 
-impl Place {
-    fn failure(self, verb: &'static str) -> impl FnOnce(kube::Error) -> Error {
+impl BundleTarget {
+    fn error(self, verb: &'static str) -> impl FnOnce(kube::Error) -> Error {
         let (kind, name) = match self {
-            Self::Definition => (CustomResourceDefinition::kind(&()), DISTRIBUTION_CRD_NAME),
-            Self::Webhooks => (ValidatingWebhookConfiguration::kind(&()), WEBHOOK_NAME),
+            Self::Crd => (CustomResourceDefinition::kind(&()), DISTRIBUTION_CRD_NAME),
+            Self::WebhookConfiguration => (ValidatingWebhookConfiguration::kind(&()), WEBHOOK_NAME),
         };
-        move |error| failure(verb, format!("the {kind} {name:?}"), error)
+        move |error| api_error(verb, format!("{kind} {name:?}"), error)
     }
 }
 
-pub(crate) fn failure(verb: &'static str, object: String, error: kube::Error) -> Error {
+pub(crate) fn api_error(verb: &'static str, object: String, error: kube::Error) -> Error {
     Error::Api {
         verb,
         object,

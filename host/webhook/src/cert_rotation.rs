@@ -1,9 +1,9 @@
-//! Keeps the certificate: in a Secret that all replicas share, in the server, and its authority in
-//! the objects by which the API server finds the webhooks.
+//! Rotates the serving certificate: stores it in a Secret that all replicas share, reloads the server,
+//! and publishes the CA bundle.
 //!
-//! Any replica may take the next step of a rotation; the Secret's resource version lets one of them
-//! win, and the others take over what it stored. A certificate that somebody else keeps (cert-manager,
-//! or whoever made the Secret by hand) is served and never written.
+//! Any replica may do the next step of a rotation. The resource version of the Secret ensures that only
+//! one of them succeeds, and the others use its result. An externally managed certificate (by
+//! cert-manager, or a Secret created by hand) is served and never written.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -27,140 +27,157 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::de::DeserializeOwned;
 
+use crate::ca_bundle::{CaBundlePublisher, api_error};
+use crate::cert_secret::{CertSecret, ServedPem, build_secret};
 use crate::certificates::{Periods, Rotation, Step, advance};
-use crate::publication::{self, Publication};
-use crate::stored::{Kept, Stored};
 
-/// The net below the watches, and how long to rest when nothing is due.
-const GLANCE: Duration = Duration::from_secs(3600);
-/// After a failure.
+/// The longest time between two checks. Watches trigger earlier ones.
+const RESYNC: Duration = Duration::from_secs(3600);
+/// The delay after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// How often to try again when other replicas were faster.
-const TRIES: usize = 5;
+/// The most attempts if other replicas change the Secret at the same time.
+const MAX_ATTEMPTS: usize = 5;
 
-/// Why there is no certificate to serve.
+/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server did not give or take something.
-    #[error("the API server did not {verb} {object}")]
+    /// A request to the API server failed.
+    #[error("failed to {verb} {object}")]
     Api {
-        /// What it was asked for.
+        /// The operation.
         verb: &'static str,
-        /// Of what.
+        /// The object.
         object: String,
-        /// What it said.
+        /// The error of the client.
         #[source]
         error: Box<kube::Error>,
     },
-    /// Somebody else keeps the certificate, and has not made it yet.
+    /// The certificate is managed by cert-manager, which has not created it yet.
     #[error(
-        "the Secret {0:?} with the webhook's certificate is not there yet; cert-manager is to make it"
+        "Secret {0:?} with the webhook certificate not found; wait for cert-manager to create it, or check its \
+         Certificate"
     )]
-    NotMadeYet(String),
-    /// What is stored is no certificate.
+    NotIssued(String),
+    /// The Secret contains no valid certificate.
     #[error(
-        "the Secret {secret:?} holds no usable certificate: {reason}; delete it, and a new one is made"
+        "Secret {secret:?} contains no valid certificate: {reason}; delete the Secret to get a new certificate"
     )]
-    Unusable {
+    Invalid {
         /// The Secret.
         secret: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// No certificate could be made.
-    #[error("no certificate could be made")]
+    /// A certificate cannot be issued.
+    #[error("failed to issue a certificate")]
     Issue(#[from] rcgen::Error),
-    /// Other replicas changed the Secret again and again.
-    #[error("the Secret {0:?} is changed by others all the time; see who writes it")]
-    Contended(String),
+    /// The Secret changed during every attempt to write it.
+    #[error(
+        "failed to update Secret {0:?}: it changed during each of {MAX_ATTEMPTS} attempts; check which other client \
+         writes it"
+    )]
+    Conflict(String),
 }
 
-/// Who keeps the certificate.
-pub(crate) struct Keeper {
+/// Rotates the certificate.
+pub(crate) struct CertRotator {
     pub(crate) client: Client,
-    /// Namespace and name of the Secret.
+    /// The namespace of the Secret.
     pub(crate) namespace: String,
+    /// The name of the Secret.
     pub(crate) secret: String,
-    /// What the server is reached by.
+    /// The names and addresses of the server.
     pub(crate) names: Vec<String>,
     pub(crate) periods: Periods,
-    pub(crate) publication: Publication,
+    pub(crate) publisher: CaBundlePublisher,
 }
 
-/// A certificate to serve, and when to look at it again.
-pub(crate) struct Turn {
-    pub(crate) serving: Arc<ServerConfig>,
-    pub(crate) bundle: String,
-    /// PEM of what is served: tells whether it changed.
-    pub(crate) certificate: String,
-    next_look: Duration,
+/// The certificate to serve, and when to check it again.
+pub(crate) struct ServingCert {
+    pub(crate) tls_config: Arc<ServerConfig>,
+    pub(crate) ca_bundle: String,
+    /// The certificate in PEM, to detect changes.
+    certificate: String,
+    next_check: Duration,
 }
 
-impl Keeper {
-    /// Takes every step that is due, publishes the authorities, and gives what to serve.
-    pub(crate) async fn turn(&self) -> Result<Turn, Error> {
-        for _ in 0..TRIES {
-            let found = self.read().await?;
-            let is_foreign = self.publication.is_kept_by_others().await?;
-            let kept = match found.as_ref().map(Stored::read) {
-                Some(Ok(Kept::Ours(rotation))) if !is_foreign => Some(*rotation),
-                Some(Ok(kept)) => return self.settle(kept.served(), GLANCE).await,
-                Some(Err(reason)) if is_foreign => return Err(self.unusable(reason)),
-                None if is_foreign => return Err(Error::NotMadeYet(self.secret.clone())),
-                // Ours to mend: what cannot be read is made anew.
-                Some(Err(_)) | None => None,
+impl CertRotator {
+    /// Does all due steps of the rotation, publishes the CA bundle, and returns the certificate to serve.
+    pub(crate) async fn reconcile(&self) -> Result<ServingCert, Error> {
+        for _ in 0..MAX_ATTEMPTS {
+            let secret = self.get_secret().await?;
+            let rotation = match self.managed_rotation(secret.as_ref()).await? {
+                Managed::Rotation(rotation) => rotation.map(|rotation| *rotation),
+                Managed::External(served) => return self.publish_and_serve(served, RESYNC).await,
             };
-            let is_published = match &kept {
-                Some(rotation) => self.publish(&rotation.bundle()).await,
+            let is_published = match &rotation {
+                Some(rotation) => self.publish(&rotation.ca_bundle()).await,
                 None => false,
             };
             let now = Timestamp::now();
-            match advance(kept.clone(), &self.names, now, is_published, &self.periods)? {
-                Step::Store(rotation) => self.store(*rotation, found).await?,
-                Step::Keep(until) => {
+            let step = advance(
+                rotation.clone(),
+                &self.names,
+                now,
+                is_published,
+                &self.periods,
+            )?;
+            match (step, rotation) {
+                (Step::Store(rotation), _) => self.store(*rotation, secret).await?,
+                (Step::Wait(until), Some(rotation)) => {
                     let due = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-                    if let Some(rotation) = kept {
-                        return self
-                            .settle(
-                                Kept::Ours(Box::new(rotation)).served(),
-                                due.clamp(RETRY / 4, GLANCE),
-                            )
-                            .await;
-                    }
+                    let next_check = due.clamp(RETRY / 4, RESYNC);
+                    return self.publish_and_serve(rotation.into(), next_check).await;
                 }
+                (Step::Wait(_), None) => {}
             }
         }
-        Err(Error::Contended(self.secret.clone()))
+        Err(Error::Conflict(self.secret.clone()))
     }
 
-    /// Turns for ever: what changes is served from the next connection on.
-    pub(crate) async fn keep(self, tls: RustlsConfig, first: Turn) {
-        let (mut certificate, mut wait) = (first.certificate, first.next_look);
+    /// Finds out who manages the certificate. `Managed::Rotation(None)` if a new one must be issued.
+    async fn managed_rotation(&self, secret: Option<&Secret>) -> Result<Managed, Error> {
+        let is_external = self.publisher.is_managed_by_cert_manager().await?;
+        match (secret.map(CertSecret::parse), is_external) {
+            (Some(Ok(CertSecret::Rotated(rotation))), false) => {
+                Ok(Managed::Rotation(Some(rotation)))
+            }
+            (Some(Ok(secret)), _) => Ok(Managed::External(secret.into_served())),
+            (Some(Err(reason)), true) => Err(self.invalid(reason)),
+            (None, true) => Err(Error::NotIssued(self.secret.clone())),
+            // An invalid Secret that we manage is replaced.
+            (Some(Err(_)) | None, false) => Ok(Managed::Rotation(None)),
+        }
+    }
+
+    /// Reconciles forever, on changes and when a step is due. A new certificate is used for new connections.
+    pub(crate) async fn run(self, tls: RustlsConfig, first: ServingCert) {
+        let (mut certificate, mut wait) = (first.certificate, first.next_check);
         let mut changes = self.changes();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 Some(()) = changes.next() => {}
             }
-            wait = match self.turn().await {
-                Ok(turn) => {
-                    if turn.certificate != certificate {
-                        tls.reload_from_config(turn.serving);
+            wait = match self.reconcile().await {
+                Ok(cert) => {
+                    if cert.certificate != certificate {
+                        tls.reload_from_config(cert.tls_config);
                         tracing::info!("serving a new webhook certificate");
-                        certificate = turn.certificate;
+                        certificate = cert.certificate;
                     }
-                    turn.next_look
+                    cert.next_check
                 }
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "the webhook certificate could not be kept up");
+                    tracing::warn!(error, "failed to rotate the webhook certificate");
                     RETRY
                 }
             };
         }
     }
 
-    /// Something for every change of the Secret, and of the objects that the bundle stands in.
+    /// An item for every change of the Secret and of the objects that contain the CA bundle.
     fn changes(&self) -> impl Stream<Item = ()> + Unpin + use<> {
         type Metadata<K> = Api<PartialObjectMeta<K>>;
         let secrets = Metadata::<Secret>::namespaced(self.client.clone(), &self.namespace);
@@ -173,42 +190,46 @@ impl Keeper {
         ])
     }
 
-    async fn settle(&self, served: Served, next_look: Duration) -> Result<Turn, Error> {
-        let is_published = match &served.bundle {
-            Some(bundle) => self.publish(bundle).await,
+    async fn publish_and_serve(
+        &self,
+        served: ServedPem,
+        next_check: Duration,
+    ) -> Result<ServingCert, Error> {
+        let is_published = match &served.ca_bundle {
+            Some(ca_bundle) => self.publish(ca_bundle).await,
             None => true,
         };
-        let serving =
-            tls_config(&served.certificate, &served.key).map_err(|reason| self.unusable(reason))?;
-        Ok(Turn {
-            serving: Arc::new(serving),
-            bundle: served.bundle.unwrap_or_default(),
+        let tls_config =
+            tls_config(&served.certificate, &served.key).map_err(|reason| self.invalid(reason))?;
+        Ok(ServingCert {
+            tls_config: Arc::new(tls_config),
+            ca_bundle: served.ca_bundle.unwrap_or_default(),
             certificate: served.certificate,
-            next_look: if is_published { next_look } else { RETRY },
+            next_check: if is_published { next_check } else { RETRY },
         })
     }
 
-    /// Whether the bundle now stands wherever it belongs. Where it does not, requests that trust the
-    /// old one are still to be served.
-    async fn publish(&self, bundle: &str) -> bool {
-        let published = self.publication.publish(bundle).await;
+    /// Publishes the CA bundle and returns whether that succeeded. A failure is only logged, so that the
+    /// current certificate is still served.
+    async fn publish(&self, ca_bundle: &str) -> bool {
+        let published = self.publisher.publish(ca_bundle).await;
         if let Err(error) = &published {
             let error = error as &dyn std::error::Error;
-            tracing::warn!(error, "the webhook's authority could not be published");
+            tracing::warn!(error, "failed to publish the CA bundle of the webhooks");
         }
         published.is_ok()
     }
 
-    async fn read(&self) -> Result<Option<Secret>, Error> {
+    async fn get_secret(&self) -> Result<Option<Secret>, Error> {
         let found = self.secrets().get_opt(&self.secret).await;
-        found.map_err(|error| publication::failure("give", self.described(), error))
+        found.map_err(|error| api_error("get", self.description(), error))
     }
 
-    /// Stores a rotation; when somebody else was faster, theirs counts.
+    /// Stores a rotation. If another replica stored one in the meantime, the next attempt reads it.
     async fn store(&self, rotation: Rotation, found: Option<Secret>) -> Result<(), Error> {
         let version = found.and_then(|found| found.metadata.resource_version);
         let is_new = version.is_none();
-        let secret = Stored::write(&rotation, &self.secret, version);
+        let secret = build_secret(&rotation, &self.secret, version);
         let api = self.secrets();
         let stored = if is_new {
             api.create(&PostParams::default(), &secret).await
@@ -218,10 +239,10 @@ impl Keeper {
         };
         match stored {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(answer)) if answer.is_conflict() || answer.is_already_exists() => {
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
                 Ok(())
             }
-            Err(error) => Err(publication::failure("take", self.described(), error)),
+            Err(error) => Err(api_error("store", self.description(), error)),
         }
     }
 
@@ -229,38 +250,38 @@ impl Keeper {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn described(&self) -> String {
-        format!("the Secret {:?}", self.secret)
+    fn description(&self) -> String {
+        format!("Secret {:?} in namespace {:?}", self.secret, self.namespace)
     }
 
-    fn unusable(&self, reason: String) -> Error {
-        Error::Unusable {
+    fn invalid(&self, reason: String) -> Error {
+        Error::Invalid {
             secret: self.secret.clone(),
             reason,
         }
     }
 }
 
-/// What the server needs of whoever keeps the certificate. PEM.
-pub(crate) struct Served {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
-    /// The authorities to trust, where they are known.
-    pub(crate) bundle: Option<String>,
+/// Who manages the certificate.
+enum Managed {
+    /// This operator, with the stored state of the rotation.
+    Rotation(Option<Box<Rotation>>),
+    /// Another program, with the certificate to serve.
+    External(ServedPem),
 }
 
 fn changes_of<K>(api: Api<PartialObjectMeta<K>>, name: &str) -> BoxStream<'static, ()>
 where
     PartialObjectMeta<K>: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    // What cannot be watched is looked at when something is due.
+    // A failed watch is not an error: the certificate is checked at the next due time.
     let changes = watch_object(api, name).default_backoff();
     changes
         .filter_map(|change| std::future::ready(change.ok().map(drop)))
         .boxed()
 }
 
-/// How to serve a certificate. PEM.
+/// The TLS configuration for a certificate and key in PEM.
 pub(crate) fn tls_config(certificate: &str, key: &str) -> Result<ServerConfig, String> {
     let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()

@@ -1,7 +1,7 @@
-//! The Secret that holds the certificate.
+//! The Secret that stores the certificate.
 //!
-//! `tls.crt`, `tls.key` and `ca.crt` are what anybody would expect there. Ours has `rotation.json`
-//! beside them; one that has not is somebody else's.
+//! It has the usual keys `tls.crt`, `tls.key` and `ca.crt`. If this operator manages it, it also has
+//! `rotation.json`. A Secret without that key is managed externally.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +10,49 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
 use crate::certificates::Rotation;
-use crate::keeper::Served;
 
 const ROTATION: &str = "rotation.json";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-const AUTHORITIES: &str = "ca.crt";
+const CA_BUNDLE: &str = "ca.crt";
 
-/// What a Secret holds, and whose it is.
-pub(crate) enum Kept {
-    /// Ours to rotate.
-    Ours(Box<Rotation>),
-    /// Somebody else's, to serve and to leave alone.
-    Theirs(Served),
+/// The content of the Secret.
+pub(crate) enum CertSecret {
+    /// Managed by this operator.
+    Rotated(Box<Rotation>),
+    /// Managed externally: served and never written.
+    External(ServedPem),
 }
 
-impl Kept {
-    /// What to serve.
-    pub(crate) fn served(self) -> Served {
-        match self {
-            Self::Theirs(served) => served,
-            Self::Ours(rotation) => Served {
-                bundle: Some(rotation.bundle()),
-                certificate: rotation.current.certificate,
-                key: rotation.current.key,
-            },
+/// A certificate to serve, in PEM.
+pub(crate) struct ServedPem {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+    /// The CAs to trust, if they are known.
+    pub(crate) ca_bundle: Option<String>,
+}
+
+impl From<Rotation> for ServedPem {
+    fn from(rotation: Rotation) -> Self {
+        Self {
+            ca_bundle: Some(rotation.ca_bundle()),
+            certificate: rotation.current.certificate,
+            key: rotation.current.key,
         }
     }
 }
 
-/// Reads and writes the Secret.
-pub(crate) struct Stored;
+impl CertSecret {
+    /// The certificate to serve.
+    pub(crate) fn into_served(self) -> ServedPem {
+        match self {
+            Self::External(served) => served,
+            Self::Rotated(rotation) => (*rotation).into(),
+        }
+    }
 
-impl Stored {
-    /// What the Secret holds, or why it is of no use.
-    pub(crate) fn read(secret: &Secret) -> Result<Kept, String> {
+    /// Parses a Secret. The error describes what is missing or invalid.
+    pub(crate) fn parse(secret: &Secret) -> Result<Self, String> {
         let data = secret.data.as_ref();
         let bytes = |key: &str| Some(data?.get(key)?.0.as_slice());
         let text = |key: &str| {
@@ -54,41 +62,41 @@ impl Stored {
         if let Some(rotation) = bytes(ROTATION) {
             let rotation = serde_json::from_slice(rotation);
             return rotation
-                .map(|rotation| Kept::Ours(Box::new(rotation)))
+                .map(|rotation| Self::Rotated(Box::new(rotation)))
                 .map_err(|error| format!("{ROTATION}: {error}"));
         }
-        let required = |key: &str| text(key).ok_or_else(|| format!("{key} is missing"));
-        Ok(Kept::Theirs(Served {
+        let required = |key: &str| text(key).ok_or_else(|| format!("the key {key} is missing"));
+        Ok(Self::External(ServedPem {
             certificate: required(CERTIFICATE)?,
             key: required(KEY)?,
-            bundle: text(AUTHORITIES),
+            ca_bundle: text(CA_BUNDLE),
         }))
     }
+}
 
-    /// The Secret for a rotation: a new one, or a patch of the one that has this version.
-    pub(crate) fn write(rotation: &Rotation, name: &str, version: Option<String>) -> Secret {
-        let all = serde_json::to_string(rotation).unwrap_or_default();
-        let data = [
-            (CERTIFICATE, &rotation.current.certificate),
-            (KEY, &rotation.current.key),
-            (AUTHORITIES, &rotation.bundle()),
-            (ROTATION, &all),
-        ];
-        let data: BTreeMap<String, ByteString> = data
-            .into_iter()
-            .map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())))
-            .collect();
-        Secret {
-            // The type of a Secret never changes.
-            type_: version.is_none().then(|| "kubernetes.io/tls".to_owned()),
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                resource_version: version,
-                ..ObjectMeta::default()
-            },
-            data: Some(data),
-            ..Secret::default()
-        }
+/// Builds the Secret for a rotation: a new one, or a patch of the Secret with this resource version.
+pub(crate) fn build_secret(rotation: &Rotation, name: &str, version: Option<String>) -> Secret {
+    let all = serde_json::to_string(rotation).unwrap_or_default();
+    let data = [
+        (CERTIFICATE, &rotation.current.certificate),
+        (KEY, &rotation.current.key),
+        (CA_BUNDLE, &rotation.ca_bundle()),
+        (ROTATION, &all),
+    ];
+    let data: BTreeMap<String, ByteString> = data
+        .into_iter()
+        .map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())))
+        .collect();
+    Secret {
+        // The type of a Secret is immutable.
+        type_: version.is_none().then(|| "kubernetes.io/tls".to_owned()),
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            resource_version: version,
+            ..ObjectMeta::default()
+        },
+        data: Some(data),
+        ..Secret::default()
     }
 }
 
@@ -99,7 +107,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::certificates::Identity;
+    use crate::certificates::IssuedCert;
 
     fn secret(data: &[(&str, &str)]) -> Secret {
         let data = data
@@ -112,42 +120,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_served() {
+    fn a_stored_rotation_is_parsed_and_served() {
         let names = ["a.svc".to_owned()];
-        let issued = || Identity::issue(&names, Timestamp::now(), Duration::from_secs(60)).unwrap();
+        let issued =
+            || IssuedCert::issue(&names, Timestamp::now(), Duration::from_secs(60)).unwrap();
         let rotation = Rotation {
             current: issued(),
             next: Some(issued()),
             former: None,
         };
-        let written = Stored::write(&rotation, "llsd-webhook", None);
+        let written = build_secret(&rotation, "llsd-webhook", None);
         assert_eq!(written.metadata.name.as_deref(), Some("llsd-webhook"));
-        let read = Stored::read(&written).unwrap();
-        assert!(matches!(&read, Kept::Ours(read) if **read == rotation));
-        let served = read.served();
+        let read = CertSecret::parse(&written).unwrap();
+        assert!(matches!(&read, CertSecret::Rotated(read) if **read == rotation));
+        let served = read.into_served();
         assert_eq!(served.certificate, rotation.current.certificate);
-        assert_eq!(served.bundle, Some(rotation.bundle()));
+        assert_eq!(served.ca_bundle, Some(rotation.ca_bundle()));
     }
 
     #[test]
-    fn a_secret_of_somebody_else_is_served_as_it_is() {
+    fn an_externally_managed_secret_is_served_unchanged() {
         let theirs = secret(&[("tls.crt", "c"), ("tls.key", "k"), ("ca.crt", "a")]);
-        let read = Stored::read(&theirs).unwrap();
-        assert!(matches!(&read, Kept::Theirs(_)));
-        let served = read.served();
+        let read = CertSecret::parse(&theirs).unwrap();
+        assert!(matches!(&read, CertSecret::External(_)));
+        let served = read.into_served();
         assert_eq!(
             (served.certificate.as_str(), served.key.as_str()),
             ("c", "k")
         );
-        assert_eq!(served.bundle.as_deref(), Some("a"));
+        assert_eq!(served.ca_bundle.as_deref(), Some("a"));
     }
 
     #[test]
-    fn a_secret_without_a_certificate_says_what_is_missing() {
-        let reason = |secret| Stored::read(&secret).err().unwrap();
+    fn the_error_for_an_incomplete_secret_names_the_missing_key() {
+        let reason = |secret| CertSecret::parse(&secret).err().unwrap();
         assert_eq!(
             reason(secret(&[("tls.crt", "c"), ("tls.key", "")])),
-            "tls.key is missing"
+            "the key tls.key is missing"
         );
         assert!(reason(secret(&[("rotation.json", "{}")])).starts_with("rotation.json: "));
     }

@@ -1,11 +1,14 @@
-//! The serving certificate and its authority: what to keep, what to make, and when.
+//! Issues serving certificates and decides the next step of a rotation.
 //!
-//! Each generation has an authority of its own, whose key is dropped as soon as it has signed the one
-//! certificate. A rotation has three steps, so that whoever asks is always answered with a certificate
-//! that is trusted already: the next authority is *announced* in the bundle, the next certificate is
-//! *promoted* once the bundle has had time to arrive, the former authority *retires* after that.
+//! Each certificate has its own CA, whose key is discarded after it has signed the certificate. A
+//! rotation has three steps, so that the served certificate is always trusted by the API servers:
 //!
-//! No clock and no cluster here: the time and what is stored come in, what to store comes out.
+//! 1. the CA of the next certificate is added to the CA bundle;
+//! 2. after the bundle has reached all API servers, the next certificate is served;
+//! 3. later the CA of the previous certificate is removed from the bundle.
+//!
+//! This module uses no clock and no cluster: the time and the stored state are arguments, and the state
+//! to store is the result.
 
 use std::time::Duration;
 
@@ -17,19 +20,19 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-/// Clocks of API servers may be behind.
+/// Certificates are valid from an hour ago, because the clock of an API server may be slow.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long things last.
+/// The periods of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Periods {
-    /// Life of a certificate and of its authority.
+    /// The lifetime of a certificate and its CA.
     pub valid: Duration,
-    /// How long before its end a certificate is replaced.
+    /// How long before its expiry a certificate is replaced.
     pub renew_before: Duration,
-    /// How long a new bundle takes to reach every API server, at most.
+    /// The longest time that a new CA bundle takes to reach all API servers.
     pub settle: Duration,
-    /// How long the former authority stays in the bundle after its certificate was replaced.
+    /// How long the previous CA stays in the bundle after its certificate was replaced.
     pub overlap: Duration,
 }
 
@@ -39,28 +42,28 @@ impl Default for Periods {
         Self {
             valid: HOUR * 24 * 90,
             renew_before: HOUR * 24 * 30,
-            // API servers see a change within seconds; those that were cut off have some minutes.
+            // API servers see a change within seconds. This allows for a disconnection of minutes.
             settle: HOUR / 6,
             overlap: HOUR,
         }
     }
 }
 
-/// A certificate with what belongs to it. All texts are PEM.
+/// A serving certificate with its key and CA, in PEM. Stored as JSON, so field names must not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
+pub(crate) struct IssuedCert {
     pub(crate) certificate: String,
     pub(crate) key: String,
-    /// Certificate of the authority that signed it.
+    /// The certificate of the CA that signed it.
     pub(crate) authority: String,
-    /// The names and addresses that it is good for.
+    /// The names and addresses that it is valid for.
     pub(crate) names: Vec<String>,
     pub(crate) issued: Timestamp,
     pub(crate) expires: Timestamp,
 }
 
-impl Identity {
-    /// Makes a new authority and a certificate that it signs.
+impl IssuedCert {
+    /// Issues a certificate signed by a new CA.
     pub(crate) fn issue(
         names: &[String],
         now: Timestamp,
@@ -68,31 +71,31 @@ impl Identity {
     ) -> Result<Self, rcgen::Error> {
         let expires = now.saturating_add(valid).unwrap_or(Timestamp::MAX);
         let lifetime = |params: &mut CertificateParams| {
-            params.not_before = moment(now - BACKDATED);
-            params.not_after = moment(expires);
+            params.not_before = to_offset_date_time(now - BACKDATED);
+            params.not_after = to_offset_date_time(expires);
         };
 
-        let mut authority = CertificateParams::default();
-        lifetime(&mut authority);
-        // Two authorities of one name in one bundle could be taken for each other.
-        authority.distinguished_name = named(&format!("llsd webhook authority {now}"));
-        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let authority_key = KeyPair::generate()?;
-        let authority_certificate = authority.self_signed(&authority_key)?.pem();
+        let mut ca = CertificateParams::default();
+        lifetime(&mut ca);
+        // CAs in one bundle must have different names, or a client may select the wrong one.
+        ca.distinguished_name = common_name(&format!("llsd webhook authority {now}"));
+        ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        ca.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let ca_key = KeyPair::generate()?;
+        let ca_certificate = ca.self_signed(&ca_key)?.pem();
 
         let mut server = CertificateParams::new(names.to_vec())?;
         lifetime(&mut server);
-        server.distinguished_name = named("llsd webhook");
+        server.distinguished_name = common_name("llsd webhook");
         server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         server.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
-        let signed = server.signed_by(&key, &Issuer::new(authority, authority_key))?;
+        let signed = server.signed_by(&key, &Issuer::new(ca, ca_key))?;
         Ok(Self {
             certificate: signed.pem(),
             key: key.serialize_pem(),
-            authority: authority_certificate,
+            authority: ca_certificate,
             names: names.to_vec(),
             issued: now,
             expires,
@@ -100,20 +103,20 @@ impl Identity {
     }
 }
 
-/// The generations that there are at one moment.
+/// The state of a rotation. Stored as JSON, so field names must not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rotation {
-    /// What is served.
-    pub(crate) current: Identity,
-    /// What will be served; its authority is trusted already.
-    pub(crate) next: Option<Identity>,
-    /// An authority that is still trusted, for replicas that serve what it signed.
+    /// The certificate that is served.
+    pub(crate) current: IssuedCert,
+    /// The certificate to serve next. Its CA is in the bundle already.
+    pub(crate) next: Option<IssuedCert>,
+    /// The CA of the previous certificate, which other replicas may still serve.
     pub(crate) former: Option<String>,
 }
 
 impl Rotation {
-    /// Every authority to trust, in one text.
-    pub(crate) fn bundle(&self) -> String {
+    /// All trusted CAs, in PEM.
+    pub(crate) fn ca_bundle(&self) -> String {
         let next = self.next.as_ref().map(|next| next.authority.as_str());
         let all = [
             Some(self.current.authority.as_str()),
@@ -124,16 +127,17 @@ impl Rotation {
     }
 }
 
-/// What to do now.
+/// The next step of a rotation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing before then.
-    Keep(Timestamp),
-    /// Store this.
+    /// Wait until this time.
+    Wait(Timestamp),
+    /// Store this state.
     Store(Box<Rotation>),
 }
 
-/// Decides what to do. `is_published`: whether every API server has been given the stored bundle.
+/// Decides the next step. `is_published`: whether the stored CA bundle was written to all objects that the
+/// API servers read it from.
 pub(crate) fn advance(
     stored: Option<Rotation>,
     names: &[String],
@@ -141,74 +145,60 @@ pub(crate) fn advance(
     is_published: bool,
     periods: &Periods,
 ) -> Result<Step, rcgen::Error> {
-    let issue = || Identity::issue(names, now, periods.valid);
-    let after = |moment: Timestamp, period: Duration| {
-        moment.saturating_add(period).unwrap_or(Timestamp::MAX)
+    let issue = || IssuedCert::issue(names, now, periods.valid);
+    let store = |current, next, former| {
+        let rotation = Rotation {
+            current,
+            next,
+            former,
+        };
+        Ok(Step::Store(Box::new(rotation)))
     };
-    let store = |rotation| Ok(Step::Store(Box::new(rotation)));
-    let Some(Rotation {
+    let Some(rotation) = stored else {
+        return store(issue()?, None, None);
+    };
+    let Rotation {
         current,
         next,
         former,
-    }) = stored
-    else {
-        return store(Rotation {
-            current: issue()?,
-            next: None,
-            former: None,
-        });
-    };
+    } = rotation;
     if now >= current.expires || current.names != names {
-        return store(Rotation {
-            former: Some(current.authority),
-            current: issue()?,
-            next: None,
-        });
+        return store(issue()?, None, Some(current.authority));
     }
     if let Some(next) = next {
-        let settled = after(next.issued, periods.settle);
-        if is_published && now >= settled {
-            return store(Rotation {
-                former: Some(current.authority),
-                current: next,
-                next: None,
-            });
+        let settles = after(next.issued, periods.settle);
+        if is_published && now >= settles {
+            return store(next, None, Some(current.authority));
         }
-        return Ok(Step::Keep(settled));
+        return Ok(Step::Wait(settles));
     }
     if former.is_some() {
         let retires = after(current.issued, periods.settle + periods.overlap);
         if now >= retires {
-            return store(Rotation {
-                current,
-                next: None,
-                former: None,
-            });
+            return store(current, None, None);
         }
-        return Ok(Step::Keep(retires));
+        return Ok(Step::Wait(retires));
     }
-    let renewal = current
-        .expires
-        .saturating_sub(periods.renew_before)
-        .unwrap_or(Timestamp::MIN);
+    let renewal = current.expires.saturating_sub(periods.renew_before);
+    let renewal = renewal.unwrap_or(Timestamp::MIN);
     if now >= renewal {
-        return store(Rotation {
-            current,
-            next: Some(issue()?),
-            former: None,
-        });
+        return store(current, Some(issue()?), None);
     }
-    Ok(Step::Keep(renewal))
+    Ok(Step::Wait(renewal))
 }
 
-fn named(name: &str) -> DistinguishedName {
-    let mut named = DistinguishedName::new();
-    named.push(DnType::CommonName, name);
-    named
+fn after(time: Timestamp, period: Duration) -> Timestamp {
+    time.saturating_add(period).unwrap_or(Timestamp::MAX)
 }
 
-/// Every moment of this millennium is one of both crates.
-fn moment(timestamp: Timestamp) -> OffsetDateTime {
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished_name = DistinguishedName::new();
+    distinguished_name.push(DnType::CommonName, name);
+    distinguished_name
+}
+
+/// Converts a time of `jiff` to a time of `time`. Both can represent all times that occur here.
+fn to_offset_date_time(timestamp: Timestamp) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(timestamp.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
@@ -245,51 +235,51 @@ mod tests {
     fn stored(step: Step) -> Rotation {
         match step {
             Step::Store(rotation) => *rotation,
-            Step::Keep(until) => panic!("nothing to do until {until}"),
+            Step::Wait(until) => panic!("no step before {until}"),
         }
     }
 
     #[test]
-    fn a_rotation_announces_then_promotes_then_retires() {
+    fn a_rotation_adds_the_ca_then_serves_then_removes_the_old_ca() {
         let first = stored(step(None, 0, false));
-        assert_eq!(first.bundle(), first.current.authority);
-        assert_eq!(step(Some(&first), 1, true), Step::Keep(at(700)));
+        assert_eq!(first.ca_bundle(), first.current.authority);
+        assert_eq!(step(Some(&first), 1, true), Step::Wait(at(700)));
 
         let announced = stored(step(Some(&first), 700, true));
         let next = announced.next.clone().unwrap();
         assert_eq!(announced.current, first.current);
         assert_eq!(
-            announced.bundle(),
+            announced.ca_bundle(),
             first.current.authority.clone() + &next.authority
         );
-        assert_eq!(step(Some(&announced), 701, true), Step::Keep(at(710)));
+        assert_eq!(step(Some(&announced), 701, true), Step::Wait(at(710)));
 
         let promoted = stored(step(Some(&announced), 710, true));
         assert_eq!(promoted.current, next);
         assert_eq!(
-            promoted.bundle(),
+            promoted.ca_bundle(),
             next.authority.clone() + &first.current.authority
         );
-        assert_eq!(step(Some(&promoted), 711, true), Step::Keep(at(760)));
+        assert_eq!(step(Some(&promoted), 711, true), Step::Wait(at(760)));
 
         let retired = stored(step(Some(&promoted), 760, true));
-        assert_eq!(retired.bundle(), next.authority);
-        assert_eq!(step(Some(&retired), 761, true), Step::Keep(at(1400)));
+        assert_eq!(retired.ca_bundle(), next.authority);
+        assert_eq!(step(Some(&retired), 761, true), Step::Wait(at(1400)));
     }
 
     #[test]
-    fn nothing_is_served_that_nobody_was_told_to_trust() {
+    fn a_certificate_is_not_served_before_its_ca_is_published() {
         let first = stored(step(None, 0, false));
         let announced = stored(step(Some(&first), 700, true));
-        assert_eq!(step(Some(&announced), 900, false), Step::Keep(at(710)));
+        assert_eq!(step(Some(&announced), 900, false), Step::Wait(at(710)));
     }
 
     #[test]
-    fn an_expired_certificate_and_one_for_other_names_are_replaced_at_once() {
+    fn expired_certificates_and_certificates_for_other_names_are_replaced_at_once() {
         let first = stored(step(None, 0, false));
         let late = stored(step(Some(&first), 1000, false));
         assert_ne!(late.current, first.current);
-        assert!(late.bundle().contains(&first.current.authority));
+        assert!(late.ca_bundle().contains(&first.current.authority));
 
         let others = ["other.svc".to_owned()];
         let moved = advance(Some(first), &others, at(1), true, &PERIODS).unwrap();

@@ -1,22 +1,22 @@
-//! `/convert`: a `ConversionReview` in, the same resources in the wanted version out.
+//! `/convert`: responds to a `ConversionReview` with the resources in the requested version.
 //!
-//! All or nothing: one resource that cannot be converted fails the review, and the answer names it.
+//! If one resource cannot be converted, the whole review fails, and the message names the resource.
 
 use kube::core::Status;
 use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
 use llsd_api::conversion::{Version, convert};
 use serde_json::Value;
 
-/// Answers one review.
-pub(crate) fn answer(review: ConversionReview) -> ConversionReview {
+/// Responds to a review.
+pub(crate) fn respond(review: ConversionReview) -> ConversionReview {
     let Ok(mut request) = ConversionRequest::from_review(review) else {
-        let message = "the review holds no request; send apiextensions.k8s.io/v1 ConversionReview";
+        let message = "invalid ConversionReview: the field request is missing; send an apiextensions.k8s.io/v1 ConversionReview";
         return ConversionResponse::invalid(Status::failure(message, "BadRequest")).into_review();
     };
     let objects = std::mem::take(&mut request.objects);
-    let wanted: Result<Version, _> = request.desired_api_version.parse();
-    let wanted = wanted.map_err(|error| error.to_string());
-    let converted = wanted.and_then(|to| convert_all(objects, to));
+    let version: Result<Version, _> = request.desired_api_version.parse();
+    let version = version.map_err(|error| error.to_string());
+    let converted = version.and_then(|to| convert_all(objects, to));
     let response = ConversionResponse::for_request(request);
     match converted {
         Ok(objects) => response.success(objects),
@@ -44,20 +44,20 @@ mod tests {
 
     use super::*;
 
-    /// What this thread has computed so far, however busy the machine is with other things.
+    /// The CPU time of this thread, which does not depend on the load of the machine.
     fn cpu_time() -> Duration {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
     }
 
-    fn ask(desired: &str, objects: Value) -> Value {
+    fn convert_review(desired: &str, objects: Value) -> Value {
         let review = json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "ConversionReview",
             "request": {"uid": "u", "desiredAPIVersion": desired, "objects": objects},
         });
-        let answered = answer(serde_json::from_value(review).unwrap());
-        serde_json::to_value(answered).unwrap()["response"].take()
+        let response = respond(serde_json::from_value(review).unwrap());
+        serde_json::to_value(response).unwrap()["response"].take()
     }
 
     fn old(name: &str) -> Value {
@@ -70,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn resources_come_back_in_order_in_the_wanted_version() {
-        let response = ask("llamastack.io/v1alpha2", json!([old("a"), old("b")]));
+    fn resources_are_returned_in_order_in_the_requested_version() {
+        let response = convert_review("llamastack.io/v1alpha2", json!([old("a"), old("b")]));
         assert_eq!(response["uid"], "u");
         assert_eq!(response["result"]["status"], "Success");
         let converted = response["convertedObjects"].as_array().unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_five_hundred_is_answered_well_under_a_second() {
+    fn five_hundred_resources_are_converted_in_less_than_a_second() {
         let full = include_str!("../../../samples/full.yaml");
         let full: Value = llsd_render::yaml::read(full).unwrap();
         let list = vec![full; 500];
@@ -89,7 +89,7 @@ mod tests {
         let converted = convert_all(list, Version::V1Alpha1).unwrap();
         let took = cpu_time() - begin;
         assert_eq!(converted.len(), 500);
-        // Optimised it takes a tenth of this; `cargo xtask bench webhooks` measures it whole.
+        // An optimized build takes a tenth of this. `cargo xtask bench webhooks` measures whole requests.
         assert!(took < Duration::from_secs(1), "{took:?}");
     }
 
@@ -97,7 +97,7 @@ mod tests {
     fn a_resource_that_cannot_be_converted_fails_the_review_by_name() {
         let other =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
-        let response = ask("llamastack.io/v1alpha2", json!([old("a"), other]));
+        let response = convert_review("llamastack.io/v1alpha2", json!([old("a"), other]));
         assert_eq!(response["result"]["status"], "Failure");
         let message = response["result"]["message"].as_str().unwrap();
         assert!(message.starts_with("\"p\": kind: "), "{message}");
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_and_an_empty_review_are_told_so() {
-        let response = ask("llamastack.io/v1", json!([]));
+    fn an_unknown_version_and_an_empty_review_are_refused() {
+        let response = convert_review("llamastack.io/v1", json!([]));
         assert!(
             response["result"]["message"]
                 .as_str()
@@ -114,9 +114,9 @@ mod tests {
                 .contains("v1alpha2")
         );
         let empty = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"});
-        let answered = answer(serde_json::from_value(empty).unwrap());
+        let response = respond(serde_json::from_value(empty).unwrap());
         assert_eq!(
-            answered.response.unwrap().result.status,
+            response.response.unwrap().result.status,
             Some(kube::core::response::StatusSummary::Failure)
         );
     }

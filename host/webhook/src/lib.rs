@@ -1,23 +1,23 @@
-//! The webhooks that the API server calls: conversion between the versions of the API, and the last
-//! layer of validation.
+//! The webhooks that the API server calls: conversion between the API versions, and validating
+//! admission.
 //!
-//! [`start`] binds, makes sure of a certificate and gives a [`Server`], which then runs on every
-//! replica: it needs no leader. What is decided is decided in `llsd_api` and `llsd_render`, the same
-//! as for `llsd check`; here is what carries questions and answers. A problem here stops a resource
-//! from changing and never what is running.
+//! [`start`] binds the port and obtains a certificate. The returned [`Server`] runs on every replica,
+//! without leader election. The decisions are made in `llsd_api` and `llsd_render`, with the same code
+//! as `llsd check`; this crate handles requests and responses. A failure here prevents changes to
+//! resources. It never affects running servers.
 
 mod admission;
-mod base;
+mod admission_decision;
+mod admission_request;
+mod base_config;
+mod ca_bundle;
+mod cert_rotation;
+mod cert_secret;
 mod certificates;
 mod conversion;
-mod decision;
-mod examination;
-mod keeper;
 mod preview;
-mod publication;
 mod references;
 mod server;
-mod stored;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -27,46 +27,46 @@ use kube::Client;
 use llsd_api::{Webhook, WebhookEndpoint};
 use tokio::sync::watch;
 
-pub use base::{ImageBase, Images};
+pub use base_config::{ImageBaseConfig, ImageReader};
+pub use cert_rotation::Error as CertificateError;
 pub use certificates::Periods;
-pub use keeper::Error as CertificateError;
-pub use preview::Knowledge;
-pub use references::Objects;
+pub use preview::Catalog;
+pub use references::ObjectIndex;
 
 use admission::Context;
-use keeper::{Keeper, Turn};
-use publication::Publication;
+use ca_bundle::CaBundlePublisher;
+use cert_rotation::{CertRotator, ServingCert};
 use server::Limits;
 
-/// Name of the Secret that holds the certificate, unless the installer chooses another.
+/// The default name of the Secret that stores the certificate.
 pub const SECRET_NAME: &str = "llsd-webhook";
 
-/// What a server works with.
+/// The settings of the webhook server.
 pub struct Settings {
-    /// The cluster.
+    /// The client of the API server.
     pub client: Client,
-    /// How images are read.
-    pub images: Arc<dyn Images>,
-    /// What is known of the cluster.
-    pub objects: Arc<dyn Objects>,
-    /// Plugins and distributions, replaced as a whole when they change.
-    pub knowledge: watch::Receiver<Arc<Knowledge>>,
-    /// Where to listen; port 0 for any that is free.
+    /// Reads base configurations from images.
+    pub images: Arc<dyn ImageReader>,
+    /// Knows which Secrets and ConfigMaps exist.
+    pub objects: Arc<dyn ObjectIndex>,
+    /// The plugins and distributions in use.
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// The address to listen on; port 0 for any free port.
     pub listen: SocketAddr,
-    /// How the API server reaches it.
-    pub reached: Reached,
-    /// Namespace of the Secret with the certificate.
+    /// How the API server reaches the webhooks.
+    pub exposure: Exposure,
+    /// The namespace of the Secret that stores the certificate.
     pub namespace: String,
-    /// Name of that Secret.
+    /// The name of that Secret.
     pub secret: String,
-    /// How long certificates last.
+    /// The lifetimes of certificates.
     pub periods: Periods,
 }
 
 /// How the API server reaches the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reached {
-    /// Through a Service in front of every replica.
+pub enum Exposure {
+    /// Through a Service in front of all replicas.
     Service {
         /// Its namespace.
         namespace: String,
@@ -75,48 +75,48 @@ pub enum Reached {
         /// Its port.
         port: u16,
     },
-    /// Straight, at the address that it listens on: an operator on the same machine.
-    Directly,
+    /// At the address that the server listens on, for an operator on the same machine.
+    Direct,
 }
 
-/// Why the webhooks are not served.
+/// Why the webhooks cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}; is another operator running?")]
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}; check whether another operator uses this port")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         error: std::io::Error,
     },
     /// There is no certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The server stopped by itself.
-    #[error("the webhook server stopped")]
+    /// The server failed.
+    #[error("the webhook server failed")]
     Stopped(#[source] std::io::Error),
 }
 
-/// A server that has its port and its certificate, and does not answer yet.
+/// A server that is bound and has a certificate. [`Server::run`] starts to accept requests.
 pub struct Server {
     listener: TcpListener,
     context: Context,
-    keeper: Keeper,
-    first: Turn,
+    rotator: CertRotator,
+    cert: ServingCert,
     webhook: Webhook,
 }
 
-/// Binds and makes sure of a certificate.
+/// Binds the port and obtains a certificate.
 pub async fn start(settings: Settings) -> Result<Server, Error> {
     let Settings {
         client,
         images,
         objects,
-        knowledge,
+        catalog,
         listen,
-        reached,
+        exposure,
         namespace,
         secret,
         periods,
@@ -131,18 +131,18 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
         address: listen,
         error,
     })?;
-    let keeper = Keeper {
+    let rotator = CertRotator {
         client: client.clone(),
         namespace,
         secret,
-        names: reached.names(address),
+        names: exposure.names(address),
         periods,
-        publication: Publication::new(&client),
+        publisher: CaBundlePublisher::new(&client),
     };
-    let first = keeper.turn().await?;
+    let cert = rotator.reconcile().await?;
     let webhook = Webhook {
-        endpoint: reached.endpoint(address),
-        ca_bundle: Some(first.bundle.clone()),
+        endpoint: exposure.endpoint(address),
+        ca_bundle: Some(cert.ca_bundle.clone()),
     };
     Ok(Server {
         listener,
@@ -150,21 +150,21 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
             client,
             images,
             objects,
-            knowledge,
+            catalog,
         },
-        keeper,
-        first,
+        rotator,
+        cert,
         webhook,
     })
 }
 
 impl Server {
-    /// What the API server has to be told to find it.
+    /// The client configuration that the API server needs to call the webhooks.
     pub fn webhook(&self) -> &Webhook {
         &self.webhook
     }
 
-    /// Answers and keeps the certificate until `shutdown` is done.
+    /// Serves requests and rotates the certificate until `shutdown` completes.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
@@ -172,27 +172,27 @@ impl Server {
         let Self {
             listener,
             context,
-            keeper,
-            first,
+            rotator,
+            cert,
             webhook: _,
         } = self;
-        let tls = RustlsConfig::from_config(first.serving.clone());
+        let tls = RustlsConfig::from_config(cert.tls_config.clone());
         let served = server::serve(listener, tls.clone(), context, Limits::default(), shutdown);
         tokio::select! {
             served = served => served.map_err(Error::Stopped),
-            () = keeper.keep(tls, first) => Ok(()),
+            () = rotator.run(tls, cert) => Ok(()),
         }
     }
 }
 
-impl Reached {
-    /// What the certificate has to be good for.
+impl Exposure {
+    /// The names and addresses that the certificate must be valid for.
     fn names(&self, address: SocketAddr) -> Vec<String> {
         match self {
             Self::Service {
                 namespace, name, ..
             } => vec![format!("{name}.{namespace}.svc")],
-            Self::Directly => vec![address.ip().to_string()],
+            Self::Direct => vec![address.ip().to_string()],
         }
     }
 
@@ -207,7 +207,7 @@ impl Reached {
                 name,
                 port,
             },
-            Self::Directly => WebhookEndpoint::Url(format!("https://{address}")),
+            Self::Direct => WebhookEndpoint::Url(format!("https://{address}")),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The generation that the operator will do, done ahead.
+//! A preview of the generation that the operator will do.
 //!
-//! In: a checked resource, its base where that had to be asked for, and what the process knows. Out:
-//! what the plugins say about it. Nothing of what is generated is kept.
+//! In: a checked resource, its base configuration, and the plugins and distributions in use. Out: the
+//! diagnostics. The generated configuration is discarded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,152 +15,156 @@ use llsd_render::distributions::KnownDistribution;
 use llsd_render::{GenerateError, Inputs, PodContext, generate, yaml};
 use serde_json::Value;
 
-use crate::base::Base;
+use crate::base_config::FetchedBase;
 
-/// What a process knows about distributions and their dialects. Replaced as a whole when it changes.
-pub struct Knowledge {
+/// The plugins and distributions in use. Replaced as a whole when one of them changes.
+pub struct Catalog {
     plugins: Arc<[Plugin]>,
-    distributions: BTreeMap<String, Known>,
-    /// Whether there may be others.
-    may_be_more: bool,
+    distributions: BTreeMap<String, CatalogEntry>,
+    /// Whether the list of distributions may be incomplete.
+    may_be_incomplete: bool,
 }
 
-/// A distribution, its base read once for all requests.
-struct Known {
+/// A distribution. Its base configuration is parsed once for all requests.
+struct CatalogEntry {
     image: String,
     schema: Option<String>,
     base: Option<Value>,
 }
 
-impl Knowledge {
-    /// Knows these plugins, of which those that come first are asked first, and these distributions,
-    /// which need not be all.
+impl Catalog {
+    /// A catalog of plugins, in the order in which they are tried, and of distributions.
+    /// `may_be_incomplete` if there may be distributions that are not in the list.
     pub fn new(
         plugins: Arc<[Plugin]>,
         distributions: &BTreeMap<String, KnownDistribution>,
-        may_be_more: bool,
+        may_be_incomplete: bool,
     ) -> Self {
-        let known = distributions.iter().map(|(name, distribution)| {
+        let entries = distributions.iter().map(|(name, distribution)| {
             let KnownDistribution {
                 image,
                 schema,
                 base,
             } = distribution;
-            let known = Known {
+            let entry = CatalogEntry {
                 image: image.clone(),
                 schema: schema.clone(),
-                // One that cannot be read is reported by the operator, on the resources that use it.
+                // The operator reports an invalid base on the resources that use it.
                 base: base.as_deref().and_then(|text| yaml::read(text).ok()),
             };
-            (name.clone(), known)
+            (name.clone(), entry)
         });
         Self {
             plugins,
-            distributions: known.collect(),
-            may_be_more,
+            distributions: entries.collect(),
+            may_be_incomplete,
         }
     }
 
-    /// The image that holds the base of a resource, unless the base is known already.
+    /// The image that contains the base configuration of a resource, unless the catalog has it.
     pub(crate) fn image_of<'a>(&'a self, checked: &'a Checked) -> Option<&'a str> {
         match &checked.server {
             ServerSource::Image(image) => Some(image),
             ServerSource::Named(name) => {
-                let known = self.distributions.get(name)?;
-                known.base.is_none().then_some(&known.image)
+                let entry = self.distributions.get(name)?;
+                entry.base.is_none().then_some(&entry.image)
             }
         }
     }
 }
 
-/// What the plugins, or the list of distributions, say about a resource.
-pub(crate) enum Preview {
-    /// Errors and warnings.
-    Said(Vec<Diagnostic>),
-    /// The resource names a distribution that does not exist.
-    Unknown(Diagnostic),
-    /// Nothing is generated, or what it is generated from could not be had.
-    Silent,
-}
-
-/// Does ahead what the operator will do. `asked`: the base, where it had to be asked for.
-pub(crate) fn preview(knowledge: &Knowledge, checked: &Checked, asked: Option<Base>) -> Preview {
-    let known = match &checked.server {
+/// Generates the configuration as the operator does, and returns the diagnostics. `fetched` is the base
+/// configuration that was read from a ConfigMap or image. Returns nothing if no configuration is
+/// generated, or if the base configuration or a plugin is not available.
+pub(crate) fn preview(
+    catalog: &Catalog,
+    checked: &Checked,
+    fetched: Option<FetchedBase>,
+) -> Vec<Diagnostic> {
+    let entry = match &checked.server {
         ServerSource::Image(_) => None,
-        ServerSource::Named(name) => match knowledge.distributions.get(name) {
-            Some(known) => Some(known),
-            None => return unknown_distribution(knowledge, name),
+        ServerSource::Named(name) => match catalog.distributions.get(name) {
+            Some(entry) => Some(entry),
+            None => return vec![unknown_distribution(catalog, name)],
         },
     };
-    // What the map of distributions says holds for the distribution's own base.
-    let mapped = known.and_then(|known| known.schema.clone());
-    let (config, hints, mapped) = match (&checked.config_source, &asked) {
+    // The schema in the list of distributions applies only to the distribution's own base.
+    let listed = entry.and_then(|entry| entry.schema.clone());
+    let (config, hints, listed) = match (&checked.config_source, &fetched) {
         (ConfigSource::Override { .. } | ConfigSource::DistributionDefault, _) => {
-            return Preview::Silent;
+            return Vec::new();
         }
-        (ConfigSource::Generated { base }, Some(asked)) => {
-            let mapped = mapped.filter(|_| base.is_none());
-            (&asked.config, asked.hints.clone(), mapped)
+        (ConfigSource::Generated { base }, Some(fetched)) => {
+            let listed = listed.filter(|_| base.is_none());
+            (&fetched.config, fetched.hints.clone(), listed)
         }
-        (ConfigSource::Generated { base: Some(_) }, None) => return Preview::Silent,
+        (ConfigSource::Generated { base: Some(_) }, None) => return Vec::new(),
         (ConfigSource::Generated { base: None }, None) => {
-            match known.and_then(|known| known.base.as_ref()) {
-                Some(config) => (config, Hints::default(), mapped),
-                None => return Preview::Silent,
+            match entry.and_then(|entry| entry.base.as_ref()) {
+                Some(config) => (config, Hints::default(), listed),
+                None => return Vec::new(),
             }
         }
     };
-    let adapters: Vec<&dyn Adapter> = knowledge
+    let hints = Hints {
+        schema: checked.schema.clone().or(hints.schema).or(listed),
+        ..hints
+    };
+    generate_diagnostics(catalog, checked, config, &hints)
+}
+
+/// Runs the generation and returns its errors and warnings.
+fn generate_diagnostics(
+    catalog: &Catalog,
+    checked: &Checked,
+    config: &Value,
+    hints: &Hints,
+) -> Vec<Diagnostic> {
+    let adapters: Vec<&dyn Adapter> = catalog
         .plugins
         .iter()
         .map(|plugin| plugin as &dyn Adapter)
         .collect();
-    let hints = Hints {
-        schema: checked.schema.clone().or(hints.schema).or(mapped),
-        ..hints
-    };
     let inputs = Inputs {
         checked,
         base: config,
-        hints: &hints,
+        hints,
         pod_context: &PodContext::with_placeholder_packages(checked),
     };
     match generate(&adapters, &inputs) {
-        Ok(generated) => Preview::Said(generated.warnings),
-        Err(GenerateError::Rejected(found)) => Preview::Said(found),
-        Err(GenerateError::Schema(undecided)) => {
-            let fix =
-                "name the dialect in spec.distribution.schema, or install a plugin that serves it";
-            // The SchemaPlugin that serves it may be applied after the resource.
-            Preview::Said(vec![
+        Ok(generated) => generated.warnings,
+        Err(GenerateError::Rejected(diagnostics)) => diagnostics,
+        Err(GenerateError::Schema(error)) => {
+            let fix = "set spec.distribution.schema, or install a plugin that supports the schema";
+            // A warning, because the SchemaPlugin may be applied after the resource.
+            vec![
                 Diagnostic::warning(
                     FieldPath::spec().field("distribution"),
-                    undecided.to_string(),
+                    error.to_string(),
                     fix,
                 )
                 .with_code("unsupported-schema"),
-            ])
+            ]
         }
-        // A plugin's failure is not its author's fault, and may be gone when the operator asks.
+        // The author of the resource cannot fix a failing plugin, and it may work again later.
         Err(GenerateError::Fault(fault)) => {
-            tracing::warn!(%fault, "no preview");
-            Preview::Silent
+            tracing::warn!(%fault, "the plugin failed; admitting the resource without a preview");
+            Vec::new()
         }
     }
 }
 
-fn unknown_distribution(knowledge: &Knowledge, name: &str) -> Preview {
+fn unknown_distribution(catalog: &Catalog, name: &str) -> Diagnostic {
     let field = FieldPath::spec().at(&["distribution", "name"]);
-    let fix = choices(name, knowledge.distributions.keys().map(String::as_str));
-    if knowledge.may_be_more {
+    let fix = choices(name, catalog.distributions.keys().map(String::as_str));
+    if catalog.may_be_incomplete {
         let problem = format!(
-            "no distribution called {name:?} is known; the operator's ConfigMap, where it may stand, is not read"
+            "distribution {name:?} not found; the operator's ConfigMap, which may define it, is not available"
         );
-        let warning = Diagnostic::warning(field, problem, fix).with_code("unknown-distribution");
-        return Preview::Said(vec![warning]);
+        return Diagnostic::warning(field, problem, fix).with_code("unknown-distribution");
     }
     let problem = format!("no distribution is called {name:?}");
-    Preview::Unknown(Diagnostic::error(field, problem, fix))
+    Diagnostic::error(field, problem, fix)
 }
 
 #[cfg(test)]
@@ -171,31 +175,29 @@ mod tests {
 
     use super::*;
 
-    fn preview_of(name: &str, may_be_more: bool) -> Preview {
+    fn preview_of(name: &str, may_be_incomplete: bool) -> Vec<Diagnostic> {
         let document = json!({
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
             "metadata": {"name": "a"}, "spec": {"distribution": {"name": name}},
         });
         let checked = llsd_api::check_document(document).result.unwrap();
-        let knowledge = Knowledge::new(Arc::new([]), &distributions::builtin(), may_be_more);
-        preview(&knowledge, &checked, None)
+        let catalog = Catalog::new(Arc::new([]), &distributions::builtin(), may_be_incomplete);
+        preview(&catalog, &checked, None)
     }
 
     #[test]
-    fn an_unknown_name_is_refused_only_when_all_names_are_known() {
-        let Preview::Unknown(rejection) = preview_of("startr", false) else {
-            panic!("nobody knows the name");
-        };
+    fn an_unknown_distribution_is_refused_only_if_the_list_is_complete() {
+        let complete = preview_of("startr", false);
+        assert_eq!(complete.len(), 1);
+        assert!(complete[0].is_error());
         assert_eq!(
-            rejection.to_string(),
+            complete[0].to_string(),
             "spec.distribution.name: no distribution is called \"startr\"; did you mean \"starter\"?"
         );
-        let Preview::Said(found) = preview_of("startr", true) else {
-            panic!("the name may stand where nobody could look");
-        };
+        let found = preview_of("startr", true);
         let fields: Vec<_> = found
             .iter()
-            .map(|one| (one.severity, one.field.as_str()))
+            .map(|diagnostic| (diagnostic.severity, diagnostic.field.as_str()))
             .collect();
         assert_eq!(fields, [(Severity::Warning, "spec.distribution.name")]);
     }

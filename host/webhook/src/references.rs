@@ -1,63 +1,71 @@
-//! Whether the Secrets and ConfigMaps that a resource names are there.
+//! Checks whether the Secrets and ConfigMaps that a resource refers to exist.
 //!
-//! Only ever warnings: a set of files may be applied in any order. The API server is not asked: an
-//! admission that waits for requests of its own makes a busy API server busier.
+//! A missing object is only a warning, because manifests may be applied in any order. The check uses the
+//! watches and sends no request, because requests during admission would add load to a busy API server.
 
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource};
 use llsd_api::{Diagnostic, FieldPath};
 use llsd_render::objects::Kind;
 
-/// What the process knows of the cluster without asking.
-pub trait Objects: Send + Sync {
-    /// Whether an object is there, as far as was heard, or nothing of what nobody watches.
-    fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool>;
+/// The objects that the watches of this process know.
+pub trait ObjectIndex: Send + Sync {
+    /// Whether an object exists; `None` if objects of this kind or namespace are not watched.
+    fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool>;
 }
 
-/// An object of the resource's namespace, and where the resource names it.
+/// A reference to an object in the namespace of the resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
+struct ObjectReference {
     kind: Kind,
     name: String,
     field: FieldPath,
 }
 
-/// Warns of what is known to be missing.
-pub(crate) fn survey(objects: &dyn Objects, namespace: &str, checked: &Checked) -> Vec<Diagnostic> {
-    let mut missing = names(checked);
-    missing.retain(|one| objects.has(one.kind, namespace, &one.name) == Some(false));
-    let warnings = missing.into_iter().map(|one| one.warning(namespace));
+/// Warnings for the referenced objects that do not exist.
+pub(crate) fn missing_references(
+    objects: &dyn ObjectIndex,
+    namespace: &str,
+    checked: &Checked,
+) -> Vec<Diagnostic> {
+    let mut missing = references(checked);
+    missing.retain(|reference| {
+        objects.exists(reference.kind, namespace, &reference.name) == Some(false)
+    });
+    let warnings = missing
+        .into_iter()
+        .map(|reference| reference.warning(namespace));
     warnings.collect()
 }
 
-/// Every object that the resource names, each once.
-fn names(checked: &Checked) -> Vec<Named> {
+/// The objects that the resource refers to, without duplicates.
+fn references(checked: &Checked) -> Vec<ObjectReference> {
     let field = |path: &[&str]| FieldPath::spec().at(path);
-    let secret = |name: &str, field| Named {
+    let secret = |name: &str, field| ObjectReference {
         kind: Kind::Secret,
         name: name.to_owned(),
         field,
     };
-    let config_map = |name: &str, field| Named {
+    let config_map = |name: &str, field| ObjectReference {
         kind: Kind::ConfigMap,
         name: name.to_owned(),
         field,
     };
-    let mut named: Vec<Named> = checked
+    let mut references: Vec<ObjectReference> = checked
         .references()
         .into_iter()
-        .map(|one| secret(&one.secret, one.path.clone()))
+        .map(|reference| secret(&reference.secret, reference.path.clone()))
         .collect();
     match &checked.config_source {
         ConfigSource::Override {
             config_map: name,
             namespace: None,
-        } => named.push(config_map(
+        } => references.push(config_map(
             name,
             field(&["overrideConfig", "configMapName"]),
         )),
         ConfigSource::Generated {
             base: Some(BaseConfigMap { name, .. }),
-        } => named.push(config_map(
+        } => references.push(config_map(
             name,
             field(&["distribution", "baseConfig", "configMapName"]),
         )),
@@ -65,7 +73,7 @@ fn names(checked: &Checked) -> Vec<Named> {
     }
     let networking = &checked.networking;
     if let Some(name) = &networking.tls_secret {
-        named.push(secret(name, field(&["networking", "tls", "secretName"])));
+        references.push(secret(name, field(&["networking", "tls", "secretName"])));
     }
     if let Some(bundle) = &networking.ca_bundle
         && bundle
@@ -75,27 +83,27 @@ fn names(checked: &Checked) -> Vec<Named> {
             .is_empty()
     {
         let field = field(&["networking", "tls", "caBundle", "configMapName"]);
-        named.push(config_map(&bundle.config_map_name, field));
+        references.push(config_map(&bundle.config_map_name, field));
     }
-    let mut once: Vec<Named> = Vec::new();
-    for one in named {
-        if !once
-            .iter()
-            .any(|known| (known.kind, &known.name) == (one.kind, &one.name))
-        {
-            once.push(one);
+    let mut unique: Vec<ObjectReference> = Vec::new();
+    for reference in references {
+        let is_same = |other: &ObjectReference| {
+            (other.kind, &other.name) == (reference.kind, &reference.name)
+        };
+        if !unique.iter().any(is_same) {
+            unique.push(reference);
         }
     }
-    once
+    unique
 }
 
-impl Named {
+impl ObjectReference {
     fn warning(self, namespace: &str) -> Diagnostic {
         let Self { kind, name, field } = self;
         Diagnostic::warning(
             field,
-            format!("namespace {namespace:?} has no {kind:?} {name:?} yet"),
-            "create it, or correct the name; until then nothing changes",
+            format!("{kind:?} {name:?} not found in namespace {namespace:?}"),
+            "create it or correct the name; the operator changes nothing until then",
         )
     }
 }
@@ -115,37 +123,37 @@ mod tests {
     }
 
     fn named(spec: Value) -> Vec<String> {
-        let line = |one: &Named| format!("{:?} {} at {}", one.kind, one.name, one.field);
-        names(&checked(spec)).iter().map(line).collect()
+        let line = |one: &ObjectReference| format!("{:?} {} at {}", one.kind, one.name, one.field);
+        references(&checked(spec)).iter().map(line).collect()
     }
 
-    impl<F: Fn(Kind, &str) -> Option<bool> + Send + Sync> Objects for F {
-        fn has(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
+    impl<F: Fn(Kind, &str) -> Option<bool> + Send + Sync> ObjectIndex for F {
+        fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Option<bool> {
             assert_eq!(namespace, "n");
             self(kind, name)
         }
     }
 
     #[test]
-    fn only_what_is_known_to_be_missing_is_warned_of() {
+    fn only_objects_that_are_known_to_be_missing_give_a_warning() {
         let known = |kind, _: &str| (kind == Kind::ConfigMap).then_some(false);
         let checked = checked(json!({
             "distribution": {"name": "starter"},
             "networking": {"tls": {"enabled": true, "secretName": "tls", "caBundle": {"configMapName": "ca"}}},
         }));
-        let problems = |objects: &dyn Objects| {
-            let warnings = survey(objects, "n", &checked).into_iter();
+        let problems = |objects: &dyn ObjectIndex| {
+            let warnings = missing_references(objects, "n", &checked).into_iter();
             warnings.map(|one| one.problem).collect::<Vec<_>>()
         };
         assert_eq!(
             problems(&known),
-            ["namespace \"n\" has no ConfigMap \"ca\" yet"]
+            ["ConfigMap \"ca\" not found in namespace \"n\""]
         );
         assert_eq!(problems(&|_, _: &str| Some(true)), [""; 0]);
     }
 
     #[test]
-    fn every_object_of_the_namespace_is_looked_for_once() {
+    fn every_object_in_the_namespace_is_checked_once() {
         let reference = json!({"name": "creds", "key": "k"});
         assert_eq!(
             named(json!({
@@ -164,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_other_namespaces_are_left_alone() {
+    fn objects_in_other_namespaces_are_not_checked() {
         let elsewhere = json!({"configMapName": "a", "configMapNamespace": "b"});
         assert_eq!(
             named(json!({

@@ -1,4 +1,4 @@
-//! The HTTPS server: bounded bodies, bounded time, and nothing long on the threads of others.
+//! The HTTPS server, with limits for the size and duration of requests.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -22,66 +22,68 @@ use tokio::time::timeout;
 use crate::admission::{self, Context};
 use crate::conversion;
 
-/// What is read and judged within a fraction of a millisecond.
-const QUICK_BYTES: usize = 64 << 10;
-/// What requests under way may still take when the process ends.
-const GRACE: Duration = Duration::from_secs(5);
+/// Reviews up to this size are handled on the async thread; that takes a fraction of a millisecond.
+const INLINE_BYTES: usize = 64 << 10;
+/// How long requests in progress may take after shutdown begins.
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// How much a client may send, and how long things may take.
+/// The limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Size of an admission review.
+    /// The size of an `AdmissionReview`.
     pub(crate) admission_bytes: usize,
-    /// Size of a conversion review.
+    /// The size of a `ConversionReview`.
     pub(crate) conversion_bytes: usize,
-    /// From a connection to an agreement on keys.
+    /// The duration of the TLS handshake.
     pub(crate) handshake: Duration,
-    /// From the first to the last byte of a request's head; also what a connection may idle before it.
-    pub(crate) head: Duration,
-    /// From the head to the last byte of the review.
+    /// The time to receive the header of a request, including the idle time before it.
+    pub(crate) header: Duration,
+    /// The time to receive the body.
     pub(crate) body: Duration,
-    /// From there to the answer.
-    pub(crate) answer: Duration,
+    /// The time to compute the response.
+    pub(crate) response: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Two copies of the largest object that etcd takes, and room.
+            // The old and the new object, each up to the size limit of etcd, with a margin.
             admission_bytes: 8 << 20,
-            // A list is converted in one review: 500 resources of more than 100 KiB each.
+            // A list is converted in one review: 500 resources of 100 KiB each.
             conversion_bytes: 64 << 20,
             handshake: Duration::from_secs(5),
-            // API servers keep connections for the next review.
-            head: Duration::from_secs(120),
-            // They send at once what they have in memory.
+            // The API server reuses idle connections.
+            header: Duration::from_secs(120),
+            // The API server sends the body from memory.
             body: Duration::from_secs(5),
-            // They wait ten seconds for a webhook unless told otherwise, and thirty at most.
-            answer: Duration::from_secs(10),
+            // The API server waits ten seconds by default, and thirty at most.
+            response: Duration::from_secs(10),
         }
     }
 }
 
-/// Why a review gets no answer.
+/// Why a request fails with an HTTP error.
 #[derive(Debug, thiserror::Error)]
-enum Unanswered {
+enum RequestError {
     #[error(
-        "the review is larger than {0} bytes; make the resource smaller, or convert fewer at once"
+        "the request body is larger than {0} bytes; make the resource smaller, or list fewer resources per request"
     )]
     TooLarge(usize),
-    #[error("the review broke off; send all of it")]
-    BrokenOff,
-    #[error("the review did not arrive within {0:?}; look at the network before the operator")]
-    NotArrived(Duration),
-    #[error("the review cannot be read: {0}; send a ConversionReview")]
-    Unreadable(#[from] serde_json::Error),
-    #[error("the review took longer than {0:?}; look at the load of the operator")]
-    TooSlow(Duration),
-    #[error("the review failed; look at the operator's log")]
+    #[error("the request body ended early")]
+    Incomplete,
+    #[error(
+        "the request body did not arrive within {0:?}; check the network between the API server and the operator"
+    )]
+    BodyTimeout(Duration),
+    #[error("invalid ConversionReview: {0}; send an apiextensions.k8s.io/v1 ConversionReview")]
+    InvalidReview(#[from] serde_json::Error),
+    #[error("the request was not processed within {0:?}; check the load of the operator")]
+    ProcessingTimeout(Duration),
+    #[error("the request failed with an internal error; see the log of the operator")]
     Failed(#[from] JoinError),
 }
 
-/// Answers until `shutdown` is done and the requests under way are finished.
+/// Serves requests until `shutdown` completes and the requests in progress are finished.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: RustlsConfig,
@@ -93,18 +95,18 @@ pub(crate) async fn serve(
     let ending = handle.clone();
     let watcher = tokio::spawn(async move {
         shutdown.await;
-        ending.graceful_shutdown(Some(GRACE));
+        ending.graceful_shutdown(Some(GRACE_PERIOD));
     });
     let acceptor = RustlsAcceptor::new(tls)
         .handshake_timeout(limits.handshake)
-        // An answer is one small packet, and somebody waits for it.
+        // A response is one small packet. Nagle's algorithm would delay it.
         .acceptor(NoDelayAcceptor::new());
     let mut server = axum_server::from_tcp(listener)?
         .acceptor(acceptor)
         .handle(handle);
     let mut http = server.http_builder().http1();
     http.timer(TokioTimer::new())
-        .header_read_timeout(limits.head);
+        .header_read_timeout(limits.header);
     let served = server
         .serve(router(context, limits).into_make_service())
         .await;
@@ -112,13 +114,13 @@ pub(crate) async fn serve(
     served
 }
 
-/// Runs `work` on a review: here when the review is small, because another thread would take longer to
-/// wake than that takes.
+/// Runs `work` on a review: on this thread if the review is small, because waking another thread would take
+/// longer.
 pub(crate) async fn compute<T: Send + 'static>(
     review: Bytes,
     work: impl FnOnce(&[u8]) -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    if review.len() <= QUICK_BYTES {
+    if review.len() <= INLINE_BYTES {
         return Ok(work(&review));
     }
     spawn_blocking(move || work(&review)).await
@@ -134,67 +136,67 @@ fn router(context: Context, limits: Limits) -> Router {
         .with_state(context)
 }
 
-async fn convert(body: Body, limits: Limits) -> Result<Response, Unanswered> {
-    let body = whole(body, limits.conversion_bytes, limits.body).await?;
-    let answer = compute(body, |body| {
+async fn convert(body: Body, limits: Limits) -> Result<Response, RequestError> {
+    let body = read_body(body, limits.conversion_bytes, limits.body).await?;
+    let response = compute(body, |body| {
         let review: ConversionReview = serde_json::from_slice(body)?;
-        serde_json::to_vec(&conversion::answer(review))
+        serde_json::to_vec(&conversion::respond(review))
     });
-    let text = in_time(limits.answer, answer).await??;
-    Ok(([("content-type", "application/json")], text).into_response())
+    let json = with_timeout(limits.response, response).await??;
+    Ok(([("content-type", "application/json")], json).into_response())
 }
 
 async fn validate(
     context: Context,
     body: Body,
     limits: Limits,
-) -> Result<Json<serde_json::Value>, Unanswered> {
-    let body = whole(body, limits.admission_bytes, limits.body).await?;
-    let answer = admission::answer(&context, body);
-    Ok(Json(in_time(limits.answer, answer).await?))
+) -> Result<Json<serde_json::Value>, RequestError> {
+    let body = read_body(body, limits.admission_bytes, limits.body).await?;
+    let response = admission::respond(&context, body);
+    Ok(Json(with_timeout(limits.response, response).await?))
 }
 
-/// The whole review. Of one that is too large nothing is kept, but it is read to its end: a client that
-/// is still sending would not hear why it is refused.
-async fn whole(body: Body, most: usize, limit: Duration) -> Result<Bytes, Unanswered> {
+/// Reads a request body. A body that is too large is discarded, but read to the end, because a client that
+/// is still sending would not receive the error.
+async fn read_body(body: Body, max: usize, limit: Duration) -> Result<Bytes, RequestError> {
     let read = async {
         let mut chunks = body.into_data_stream();
         let (mut review, mut size) = (Vec::new(), 0);
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|_| Unanswered::BrokenOff)?;
+            let chunk = chunk.map_err(|_| RequestError::Incomplete)?;
             size += chunk.len();
-            if size <= most {
+            if size <= max {
                 review.extend_from_slice(&chunk);
             } else {
                 review = Vec::new();
             }
         }
-        if size > most {
-            return Err(Unanswered::TooLarge(most));
+        if size > max {
+            return Err(RequestError::TooLarge(max));
         }
         Ok(review.into())
     };
-    let arrived = timeout(limit, read).await;
-    arrived.unwrap_or(Err(Unanswered::NotArrived(limit)))
+    let result = timeout(limit, read).await;
+    result.unwrap_or(Err(RequestError::BodyTimeout(limit)))
 }
 
-async fn in_time<T>(
+async fn with_timeout<T>(
     limit: Duration,
-    answer: impl Future<Output = Result<T, JoinError>>,
-) -> Result<T, Unanswered> {
-    let answered = timeout(limit, answer).await;
-    Ok(answered.map_err(|_| Unanswered::TooSlow(limit))??)
+    response: impl Future<Output = Result<T, JoinError>>,
+) -> Result<T, RequestError> {
+    let result = timeout(limit, response).await;
+    Ok(result.map_err(|_| RequestError::ProcessingTimeout(limit))??)
 }
 
-impl IntoResponse for Unanswered {
+impl IntoResponse for RequestError {
     fn into_response(self) -> Response {
         let status = match &self {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BrokenOff | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
-            Self::NotArrived(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::TooSlow(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Incomplete | Self::InvalidReview(_) => StatusCode::BAD_REQUEST,
+            Self::BodyTimeout(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::ProcessingTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Failed(error) => {
-                tracing::error!(%error, "a webhook request failed");
+                tracing::error!(%error, "a webhook request panicked or was aborted");
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };

@@ -80,16 +80,14 @@ impl Session {
                     .filter(|requested| requested.starts_with(scope))
                     .unwrap_or(scope.into());
                 let token = self.token(&realm, service.as_deref(), &scope, at).await?;
-                let lifetime =
-                    Duration::from_secs(token.expires_in.unwrap_or(0).max(MIN_TOKEN_SECS));
-                let expires = Instant::now().checked_add(lifetime.saturating_sub(TOKEN_MARGIN));
-                (format!("Bearer {}", token.value()), expires)
+                (format!("Bearer {}", token.value()), token.expires())
             }
         };
         let mut header = HeaderValue::from_str(&text).map_err(|_| Error::UnexpectedResponse {
             at: at.to_owned(),
-            problem: "the credential contains characters that are invalid in an HTTP header"
-                .to_owned(),
+            problem:
+                "the credential or token contains characters that are invalid in an HTTP header"
+                    .to_owned(),
         })?;
         header.set_sensitive(true);
         headers.insert(
@@ -136,7 +134,7 @@ impl Session {
                 if let Credential::Basic { username, password } = credential {
                     let value = HeaderValue::from_str(&basic(username, password));
                     let mut value = value.map_err(|_| {
-                        bad("the credential contains characters that are invalid in an HTTP header")
+                        bad("the credential or token contains characters that are invalid in an HTTP header")
                     })?;
                     value.set_sensitive(true);
                     header = Some(value);
@@ -175,6 +173,12 @@ struct Token {
 }
 
 impl Token {
+    /// When to replace the token.
+    fn expires(&self) -> Option<Instant> {
+        let lifetime = Duration::from_secs(self.expires_in.unwrap_or(0).max(MIN_TOKEN_SECS));
+        Instant::now().checked_add(lifetime.saturating_sub(TOKEN_MARGIN))
+    }
+
     fn value(&self) -> &str {
         if self.token.is_empty() {
             &self.access_token

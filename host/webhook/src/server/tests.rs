@@ -1,4 +1,4 @@
-//! The server over TLS, asked by a client of HTTP, and by one that does not keep to it.
+//! Requests to the server over TLS, from an HTTP client and from a client that violates the protocol.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,140 +20,140 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::base::{ImageBase, Images};
-use crate::certificates::Identity;
-use crate::keeper::tls_config;
-use crate::preview::Knowledge;
-use crate::references::Objects;
+use crate::base_config::{ImageBaseConfig, ImageReader};
+use crate::cert_rotation::tls_config;
+use crate::certificates::IssuedCert;
+use crate::preview::Catalog;
+use crate::references::ObjectIndex;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// What a silent client is waited for.
+/// The timeout for a client that sends nothing.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Little space and much time.
+/// Small size limits and long timeouts.
 const SMALL: Limits = Limits {
     admission_bytes: 100 << 10,
     conversion_bytes: 200 << 10,
     handshake: DEADLINE,
-    head: DEADLINE,
+    header: DEADLINE,
     body: DEADLINE,
-    answer: DEADLINE,
+    response: DEADLINE,
 };
 
-/// A cluster without API server, registry and plugins.
-struct Nothing;
+/// A cluster without registry and objects.
+struct EmptyCluster;
 
-impl Images for Nothing {
-    fn base<'a>(
+impl ImageReader for EmptyCluster {
+    fn base_config<'a>(
         &'a self,
         _: &'a str,
         _: &'a Checked,
         _: &'a str,
-    ) -> BoxFuture<'a, Result<ImageBase, String>> {
+    ) -> BoxFuture<'a, Result<ImageBaseConfig, String>> {
         std::future::ready(Err("there is no registry".to_owned())).boxed()
     }
 }
 
-impl Objects for Nothing {
-    fn has(&self, _: Kind, _: &str, _: &str) -> Option<bool> {
+impl ObjectIndex for EmptyCluster {
+    fn exists(&self, _: Kind, _: &str, _: &str) -> Option<bool> {
         None
     }
 }
 
-/// A server on a port of its own. It ends with the test.
-struct Served {
+/// A server on its own port. It ends with the test.
+struct TestServer {
     address: SocketAddr,
     authority: String,
     client: reqwest::Client,
     _task: JoinSet<std::io::Result<()>>,
 }
 
-impl Served {
+impl TestServer {
     async fn start(limits: Limits) -> Self {
-        // All tests choose the same.
+        // Fails if another test has installed the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let names = [address.ip().to_string()];
-        let identity = Identity::issue(&names, Timestamp::now(), DEADLINE * 2).unwrap();
-        let tls = tls_config(&identity.certificate, &identity.key).unwrap();
-        let nobody = Config::new("http://127.0.0.1:9".parse().unwrap());
-        let knowledge = Knowledge::new(Arc::new([]), &distributions::builtin(), false);
+        let cert = IssuedCert::issue(&names, Timestamp::now(), DEADLINE * 2).unwrap();
+        let tls = tls_config(&cert.certificate, &cert.key).unwrap();
+        let unreachable = Config::new("http://127.0.0.1:9".parse().unwrap());
+        let catalog = Catalog::new(Arc::new([]), &distributions::builtin(), false);
         let context = Context {
-            client: Client::try_from(nobody).unwrap(),
-            images: Arc::new(Nothing),
-            objects: Arc::new(Nothing),
-            knowledge: watch::channel(Arc::new(knowledge)).1,
+            client: Client::try_from(unreachable).unwrap(),
+            images: Arc::new(EmptyCluster),
+            objects: Arc::new(EmptyCluster),
+            catalog: watch::channel(Arc::new(catalog)).1,
         };
         let tls = RustlsConfig::from_config(Arc::new(tls));
-        let authority = Certificate::from_pem(identity.authority.as_bytes()).unwrap();
+        let authority = Certificate::from_pem(cert.authority.as_bytes()).unwrap();
         let client = reqwest::Client::builder()
             .tls_certs_only([authority])
             .timeout(DEADLINE)
-            // The server may hang up on a connection that idles.
+            // The server may close an idle connection.
             .pool_max_idle_per_host(0)
             .build();
         let serving = serve(listener, tls, context, limits, std::future::pending());
         Self {
             address,
-            authority: identity.authority,
+            authority: cert.authority,
             client: client.unwrap(),
             _task: JoinSet::from_iter([serving]),
         }
     }
 
-    async fn ask(&self, path: &str, body: impl Into<reqwest::Body>) -> (u16, String) {
+    async fn post(&self, path: &str, body: impl Into<reqwest::Body>) -> (u16, String) {
         let url = format!("https://{}{path}", self.address);
-        let answer = self.client.post(url).body(body).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        let response = self.client.post(url).body(body).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
     }
 
-    /// What the server says to bytes after which nothing comes, until it hangs up.
-    async fn say(&self, bytes: String) -> String {
-        let mut authorities = RootCertStore::empty();
+    /// Sends bytes and nothing more, and returns what the server sends until it closes the connection.
+    async fn send_raw(&self, bytes: String) -> String {
+        let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.authority.as_bytes());
-        authorities.add(authority.unwrap()).unwrap();
+        roots.add(authority.unwrap()).unwrap();
         let config = ClientConfig::builder()
-            .with_root_certificates(authorities)
+            .with_root_certificates(roots)
             .with_no_client_auth();
         let name = self.address.ip().into();
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
         let address = self.address;
-        let talk = move || {
+        let exchange = move || {
             let tcp = TcpStream::connect(address).unwrap();
             tcp.set_read_timeout(Some(DEADLINE)).unwrap();
             let mut stream = StreamOwned::new(tls, tcp);
             stream.write_all(bytes.as_bytes()).unwrap();
-            let mut said = String::new();
-            // Hanging up without a farewell is the server's right.
-            if let Err(error) = stream.read_to_string(&mut said) {
+            let mut output = String::new();
+            // The server may close the connection without a TLS close_notify.
+            if let Err(error) = stream.read_to_string(&mut output) {
                 assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
             }
-            said
+            output
         };
-        spawn_blocking(talk).await.unwrap()
+        spawn_blocking(exchange).await.unwrap()
     }
 
-    /// Fails unless a good resource is admitted and converted.
-    async fn assert_well(&self) {
-        let (status, answer) = self
-            .ask(VALIDATION_PATH, creation(good()).to_string())
+    /// Asserts that a valid resource is admitted and converted.
+    async fn assert_works(&self) {
+        let (status, text) = self
+            .post(VALIDATION_PATH, creation(good()).to_string())
             .await;
         assert_eq!(
-            (status, response(&answer)["allowed"] == true),
+            (status, response(&text)["allowed"] == true),
             (200, true),
-            "{answer}"
+            "{text}"
         );
-        let (status, answer) = self
-            .ask(CONVERSION_PATH, conversion(json!([good()])).to_string())
+        let (status, text) = self
+            .post(CONVERSION_PATH, conversion(json!([good()])).to_string())
             .await;
-        let converted = &response(&answer)["convertedObjects"][0]["apiVersion"];
+        let converted = &response(&text)["convertedObjects"][0]["apiVersion"];
         assert_eq!(
             (status, converted),
             (200, &json!("llamastack.io/v1alpha1")),
-            "{answer}"
+            "{text}"
         );
     }
 }
@@ -184,32 +184,29 @@ fn conversion(objects: Value) -> Value {
     })
 }
 
-fn response(answer: &str) -> Value {
-    let review: Value = serde_json::from_str(answer).unwrap_or_else(|_| panic!("{answer}"));
+fn response(text: &str) -> Value {
+    let review: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"));
     review["response"].clone()
 }
 
 #[tokio::test]
-async fn a_review_that_cannot_be_read_is_denied_in_words() {
-    let served = Served::start(Limits::default()).await;
+async fn an_invalid_review_is_denied_with_a_message() {
+    let server = TestServer::start(Limits::default()).await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod"});
     let later = json!({"apiVersion": "llamastack.io/v9", "kind": "LlamaStackDistribution"});
     let cases = [
-        (String::new(), "the review cannot be read: EOF"),
-        ("no JSON".to_owned(), "the review cannot be read: expected"),
-        ("[".repeat(10_000), "the review cannot be read: "),
+        (String::new(), "invalid AdmissionReview: EOF"),
+        ("no JSON".to_owned(), "invalid AdmissionReview: expected"),
+        ("[".repeat(10_000), "invalid AdmissionReview: "),
         (
             json!({}).to_string(),
-            "the review cannot be read: it holds no request; ",
+            "invalid AdmissionReview: the field request is missing; ",
         ),
         (
             json!({"request": {"uid": "u"}}).to_string(),
             "missing field `operation`",
         ),
-        (
-            creation(Value::Null).to_string(),
-            "object: there is none to admit; ",
-        ),
+        (creation(Value::Null).to_string(), "object: is missing; "),
         (
             creation(json!("text")).to_string(),
             "resource: must be an object; ",
@@ -224,8 +221,8 @@ async fn a_review_that_cannot_be_read_is_denied_in_words() {
         ),
     ];
     for (body, expected) in cases {
-        let (status, answer) = served.ask(VALIDATION_PATH, body.clone()).await;
-        let response = response(&answer);
+        let (status, text) = server.post(VALIDATION_PATH, body.clone()).await;
+        let response = response(&text);
         assert_eq!(
             (status, &response["allowed"]),
             (200, &json!(false)),
@@ -234,100 +231,103 @@ async fn a_review_that_cannot_be_read_is_denied_in_words() {
         let message = response["status"]["message"].as_str().unwrap();
         assert!(message.contains(expected), "{body}: {message}");
     }
-    served.assert_well().await;
+    server.assert_works().await;
 }
 
 #[tokio::test]
-async fn a_conversion_that_cannot_be_done_fails_in_words() {
-    let served = Served::start(Limits::default()).await;
+async fn a_failed_conversion_has_a_message() {
+    let server = TestServer::start(Limits::default()).await;
     for body in ["", "no JSON", "[]"] {
-        let (status, answer) = served.ask(CONVERSION_PATH, body).await;
+        let (status, text) = server.post(CONVERSION_PATH, body).await;
         assert_eq!(status, 400, "{body}");
         assert!(
-            answer.starts_with("the review cannot be read: "),
-            "{body}: {answer}"
+            text.starts_with("invalid ConversionReview: "),
+            "{body}: {text}"
         );
     }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}});
     let no_request = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"});
     for (review, expected) in [
-        (no_request, "the review holds no request; "),
+        (
+            no_request,
+            "invalid ConversionReview: the field request is missing; ",
+        ),
         (
             conversion(json!([good(), pod])),
             "\"p\": kind: \"Pod\" cannot be converted; ",
         ),
         (conversion(json!(["text"])), "resource: must be an object; "),
     ] {
-        let (status, answer) = served.ask(CONVERSION_PATH, review.to_string()).await;
-        let result = &response(&answer)["result"];
+        let (status, text) = server.post(CONVERSION_PATH, review.to_string()).await;
+        let result = &response(&text)["result"];
         assert_eq!(
             (status, &result["status"]),
             (200, &json!("Failure")),
-            "{answer}"
+            "{text}"
         );
         let message = result["message"].as_str().unwrap();
         assert!(message.contains(expected), "{message}");
     }
-    served.assert_well().await;
+    server.assert_works().await;
 }
 
 #[tokio::test]
-async fn a_review_that_is_too_large_is_refused_with_the_limit() {
-    let served = Served::start(SMALL).await;
-    for (path, most) in [
+async fn the_error_for_a_large_body_names_the_limit() {
+    let server = TestServer::start(SMALL).await;
+    for (path, max) in [
         (VALIDATION_PATH, SMALL.admission_bytes),
         (CONVERSION_PATH, SMALL.conversion_bytes),
     ] {
-        let (status, answer) = served.ask(path, " ".repeat(most)).await;
-        assert_ne!(status, 413, "{path}: {answer}");
-        for size in [most + 1, most * 50] {
-            let (status, answer) = served.ask(path, " ".repeat(size)).await;
-            assert_eq!(status, 413, "{path}: {answer}");
-            let expected = format!("the review is larger than {most} bytes; ");
-            assert!(answer.starts_with(&expected), "{path}: {answer}");
+        let (status, text) = server.post(path, " ".repeat(max)).await;
+        assert_ne!(status, 413, "{path}: {text}");
+        for size in [max + 1, max * 50] {
+            let (status, text) = server.post(path, " ".repeat(size)).await;
+            assert_eq!(status, 413, "{path}: {text}");
+            let expected = format!("the request body is larger than {max} bytes; ");
+            assert!(text.starts_with(&expected), "{path}: {text}");
         }
     }
-    served.assert_well().await;
+    server.assert_works().await;
 }
 
 #[tokio::test]
-async fn a_review_that_does_not_arrive_is_not_waited_for() {
-    let served = Served::start(Limits {
+async fn a_body_that_does_not_arrive_times_out() {
+    let server = TestServer::start(Limits {
         body: SHORT,
         ..SMALL
     })
     .await;
     for path in [VALIDATION_PATH, CONVERSION_PATH] {
         let head = format!("POST {path} HTTP/1.1\r\nhost: llsd\r\ncontent-length: 1000\r\n\r\n");
-        let said = served.say(head + "{\"request\":").await;
-        assert!(said.starts_with("HTTP/1.1 408 "), "{path}: {said}");
+        let output = server.send_raw(head + "{\"request\":").await;
+        assert!(output.starts_with("HTTP/1.1 408 "), "{path}: {output}");
         assert!(
-            said.contains("the review did not arrive within 1s; "),
-            "{path}: {said}"
+            output.contains("the request body did not arrive within 1s; "),
+            "{path}: {output}"
         );
     }
-    served.assert_well().await;
+    server.assert_works().await;
 }
 
 #[tokio::test]
-async fn a_client_that_asks_for_nothing_is_not_waited_for() {
-    let served = Served::start(Limits {
+async fn a_client_that_sends_no_request_is_disconnected() {
+    let server = TestServer::start(Limits {
         handshake: SHORT,
-        head: SHORT,
+        header: SHORT,
         ..SMALL
     })
     .await;
-    let said = served
-        .say("POST /validate HTTP/1.1\r\nhost: ll".to_owned())
+    let output = server
+        .send_raw("POST /validate HTTP/1.1\r\nhost: ll".to_owned())
         .await;
-    assert!(!said.contains(" 200 "), "{said}");
-    let address = served.address;
+    assert!(!output.contains(" 200 "), "{output}");
+    let address = server.address;
     let silent = spawn_blocking(move || {
         let mut tcp = TcpStream::connect(address).unwrap();
         tcp.set_read_timeout(Some(DEADLINE)).unwrap();
-        let mut said = Vec::new();
-        tcp.read_to_end(&mut said).map(|_| said)
+        let mut output = Vec::new();
+        tcp.read_to_end(&mut output).map(|_| output)
     });
     assert_eq!(silent.await.unwrap().unwrap(), b"");
-    served.assert_well().await;
+    server.assert_works().await;
 }
