@@ -21,9 +21,7 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
                 let Name::Function(map) = part? else { continue };
                 for naming in map {
                     let naming = naming?;
-                    if let Some(name) = short(naming.name) {
-                        functions.append(naming.index, &name);
-                    }
+                    functions.append(naming.index, &short(naming.name));
                 }
             }
             let mut section = NameSection::new();
@@ -37,11 +35,10 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     Ok(out.finish())
 }
 
-/// The short name of a function. `None` for functions of libraries, whose names take several
-/// kilobytes; the plugin's own functions are enough to locate a trap.
-fn short(name: &str) -> Option<Cow<'_, str>> {
+/// The short name of a function: with its path for functions of the plugin, without for libraries.
+fn short(name: &str) -> Cow<'_, str> {
     let Ok(symbol) = rustc_demangle::try_demangle(name) else {
-        return Some(Cow::Borrowed(name));
+        return Cow::Borrowed(name);
     };
     let full = format!("{symbol:#}");
     // `<type as trait>::function`, or `<type>::function`.
@@ -54,16 +51,10 @@ fn short(name: &str) -> Option<Cow<'_, str>> {
         ))
     });
     let plain = without_generics(subject.as_deref().unwrap_or(&full));
-    let library = [
-        "core::",
-        "alloc::",
-        "std::",
-        "serde_core::",
-        "serde_json::",
-        "wit_bindgen::",
-    ];
-    let is_library = library.iter().any(|path| plain.starts_with(path));
-    (!is_library).then_some(Cow::Owned(plain))
+    if plain.starts_with("llsd_") || plain.starts_with("adapter_") {
+        return Cow::Owned(plain);
+    }
+    Cow::Owned(plain.rsplit("::").next().unwrap_or(&plain).to_owned())
 }
 
 /// The index of the `>` that closes a bracket opened before `text`.
@@ -100,23 +91,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plugins_own_functions_have_short_names_and_library_functions_none() {
+    fn plugin_functions_have_a_path_and_library_functions_have_none() {
         for (mangled, name) in [
             (
                 "_ZN13llsd_dialects8assemble8assemble17h72766dd10e507aaeE",
-                Some("llsd_dialects::assemble::assemble"),
+                "llsd_dialects::assemble::assemble",
             ),
             (
                 "_ZN98_$LT$$RF$mut$u20$serde_json..de..Deserializer$LT$R$GT$$u20$as$u20$serde_core..de..Deserializer$GT$15deserialize_any17h334e9c1fa5c76820E",
-                None,
+                "deserialize_any",
             ),
             (
                 "_ZN5alloc11collections5btree3map25BTreeMap$LT$K$C$V$C$A$GT$6insert17hbc6dd7930ddecbddE",
-                None,
+                "insert",
             ),
-            ("cabi_realloc", Some("cabi_realloc")),
+            ("cabi_realloc", "cabi_realloc"),
         ] {
-            assert_eq!(short(mangled).as_deref(), name);
+            assert_eq!(short(mangled), name);
         }
     }
 

@@ -147,8 +147,9 @@ fn find_schema<'a>(
         .ok_or_else(|| unsupported(adapters, found))
 }
 
-/// The candidates of all plugins that no other candidate clearly beats, and whether a plugin is
-/// certain of every one of them. A plugin that knows of other schemas is not, even if it offers one.
+/// The candidates of all plugins that no other candidate clearly beats, and whether every one of them
+/// is certain: the plugin excludes all schemas that it knows but does not implement, or the schema
+/// reads every key of the base.
 fn detect(
     adapters: &[&dyn Adapter],
     base: &Value,
@@ -169,10 +170,9 @@ fn detect(
             Detection::None => continue,
         };
         for candidate in ids.iter().map(|id| Candidate::parse(id)) {
-            if !all
-                .iter()
-                .any(|(known, _)| known.schema == candidate.schema)
-            {
+            let is_certain = is_certain || candidate.points == Some(0);
+            let is_known = |(known, _): &(Candidate, bool)| known.schema == candidate.schema;
+            if !all.iter().any(is_known) {
                 all.push((candidate, is_certain));
             }
         }

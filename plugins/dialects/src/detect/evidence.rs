@@ -2,8 +2,8 @@
 //!
 //! `catalog/evidence.txt` is generated from the dialects, their catalogues and `catalog/layouts.txt`
 //! by the test below, because an adapter carries the catalogue of its own dialects only. A line holds
-//! the API and type of a provider (or `@` and a section of the file), one character per dialect, and the keys
-//! that differ: `inference remote::vllm 11111111 base_url=00011111 url=11100000`.
+//! the API and type of a provider (or `@` and a section of the file), one character per dialect, and the
+//! keys that differ, with one bit per dialect: `inference remote::vllm 11111111 base_url=1f url=e0`.
 
 use llsd_adapter_sdk::Release;
 
@@ -32,25 +32,26 @@ pub(super) struct Row {
     pub(super) section: &'static str,
     /// The provider type, or the section of the file.
     pub(super) name: &'static str,
-    /// A character per dialect: `1` reads it, `0` does not, `.` is not concerned.
-    pub(super) readers: &'static str,
+    /// A character per dialect: `1` has the type or section, `0` does not, `.` does not even have the
+    /// API.
+    pub(super) known: &'static str,
     keys: &'static str,
 }
 
 /// The line of a provider type, or of a section of the file under `@`.
 pub(super) fn row(section: &str, name: &str) -> Option<Row> {
     let [section, name, rest] = EVIDENCE.row(section, name)?;
-    let (readers, keys) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (known, keys) = rest.split_once(' ').unwrap_or((rest, ""));
     Some(Row {
         section,
         name,
-        readers,
+        known,
         keys,
     })
 }
 
 impl Row {
-    /// A key that not all dialects read, and which do.
+    /// A key that not all dialects read, and the bits of those that do.
     pub(super) fn key(&self, wanted: &str) -> Option<(&'static str, &'static str)> {
         self.keys
             .split(' ')
@@ -87,13 +88,22 @@ mod tests {
     fn line(section: &str, name: &str, known: &str, keys: BTreeMap<String, String>) -> String {
         let mut text = format!("{section} {name} {known}");
         for (key, readers) in keys.iter().filter(|(_, readers)| readers.contains('0')) {
-            write!(text, " {key}={readers}").unwrap();
+            write!(text, " {key}={}", bits(readers)).unwrap();
         }
         if text.contains('=') || known.contains('0') {
             text + "\n"
         } else {
             String::new()
         }
+    }
+
+    /// Four dialects in each hexadecimal digit, the oldest in the highest bit.
+    fn bits(readers: &str) -> String {
+        let digit = |four: &[u8]| {
+            let bit = |place: usize| u32::from(four.get(place) == Some(&b'1')) << (3 - place);
+            char::from_digit((0..4).map(bit).sum(), 16).unwrap()
+        };
+        readers.as_bytes().chunks(4).map(digit).collect()
     }
 
     fn everywhere() -> String {
@@ -117,7 +127,8 @@ mod tests {
             let reads = readers(|dialect| Some(by_dialect.get(dialect.id)?.contains(key)));
             ((*key).to_owned(), reads)
         });
-        line(FILE, name, &everywhere(), keys.collect())
+        let known = readers(|dialect| by_dialect.get(dialect.id).map(|_| true));
+        line(FILE, name, &known, keys.collect())
     }
 
     fn forms(name: &str, forms: &[(&str, String)]) -> String {
@@ -146,7 +157,8 @@ mod tests {
             };
             ((*name).to_owned(), reads)
         });
-        line(FILE, "table_name:", &everywhere(), keys.collect())
+        let known = readers(|dialect| (!stores(dialect).is_empty()).then_some(true));
+        line(FILE, "table_name:", &known, keys.collect())
     }
 
     fn providers() -> String {
@@ -273,10 +285,11 @@ mod tests {
             }
         }
         for line in EVIDENCE.text.lines() {
-            let words = line.split(' ').skip(2);
-            for word in words {
-                let readers = word.rsplit_once('=').map_or(word, |(_, readers)| readers);
-                assert_eq!(readers.len(), DIALECTS.len(), "{line}");
+            for word in line.split(' ').skip(2) {
+                match word.rsplit_once('=') {
+                    Some((_, bits)) => assert_eq!(bits.len(), DIALECTS.len().div_ceil(4), "{line}"),
+                    None => assert_eq!(word.len(), DIALECTS.len(), "{line}"),
+                }
             }
         }
     }

@@ -17,8 +17,10 @@ pub(super) const REFUSED: u32 = 3;
 pub(super) struct Sign {
     /// Points against the dialects that do not read it.
     pub(super) points: u32,
-    /// A character per dialect: `1` reads it, `0` does not, `.` is not concerned.
+    /// The dialects that read it, as hexadecimal digits; empty for a provider type.
     readers: &'static str,
+    /// The dialects that have its row, a character each.
+    known: &'static str,
     /// Row and key of the evidence; the key is empty for a provider type.
     section: &'static str,
     name: &'static str,
@@ -28,7 +30,15 @@ pub(super) struct Sign {
 impl Sign {
     /// Whether the dialect at a place in the list does not read it.
     pub(super) fn is_against(&self, place: usize) -> bool {
-        self.readers.as_bytes().get(place) == Some(&b'0')
+        let known = self.known.as_bytes().get(place);
+        if self.readers.is_empty() {
+            return known == Some(&b'0');
+        }
+        let digit = self.readers.as_bytes().get(place / 4).copied();
+        let bits = char::from(digit.unwrap_or(b'f'))
+            .to_digit(16)
+            .unwrap_or(0xf);
+        known == Some(&b'1') && bits & (8 >> (place % 4)) == 0
     }
 }
 
@@ -155,7 +165,7 @@ impl Signs {
             // A server ignores the type of a provider that no variable switches on.
             let is_conditional = matches!(Id::of(entry.get("provider_id")), Id::When { .. });
             let points = if is_conditional { DROPPED } else { REFUSED };
-            self.push(row, "", row.readers, points);
+            self.push(row, "", "", points);
             for (key, value) in config {
                 if let Some((key, readers)) = row.key(key)
                     && !is_nothing(value)
@@ -224,14 +234,15 @@ impl Signs {
     }
 
     fn push(&mut self, row: Row, key: &'static str, readers: &'static str, points: u32) {
-        // Each entry of the evidence has its own address.
-        let is_same = |sign: &&mut Sign| std::ptr::eq(sign.readers, readers);
+        // Each line of the evidence has its own address.
+        let is_same = |sign: &&mut Sign| std::ptr::eq(sign.known, row.known) && sign.key == key;
         if let Some(sign) = self.list.iter_mut().find(is_same) {
             sign.points = sign.points.max(points);
-        } else if readers.contains('0') {
+        } else {
             self.list.push(Sign {
                 points,
                 readers,
+                known: row.known,
                 section: row.section,
                 name: row.name,
                 key,
