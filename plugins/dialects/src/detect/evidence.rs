@@ -53,10 +53,10 @@ pub(super) fn row(section: &str, name: &str) -> Option<Row> {
 impl Row {
     /// A key that not all dialects read, and the bits of those that do.
     pub(super) fn key(&self, wanted: &str) -> Option<(&'static str, &'static str)> {
-        self.keys
-            .split(' ')
-            .filter_map(|word| word.rsplit_once('='))
-            .find(|(key, _)| *key == wanted)
+        self.keys.split(' ').find_map(|word| {
+            let readers = word.strip_prefix(wanted)?.strip_prefix('=')?;
+            Some((word.get(..wanted.len())?, readers))
+        })
     }
 }
 

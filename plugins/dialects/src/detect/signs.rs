@@ -62,6 +62,11 @@ pub(super) struct Signs {
     pub(super) list: Vec<Sign>,
     /// How many APIs have providers.
     pub(super) apis: usize,
+    /// What occurs often is collected first and looked up once.
+    has_plain: bool,
+    has_colon: bool,
+    has_block: bool,
+    has_reference: bool,
 }
 
 impl Signs {
@@ -76,6 +81,10 @@ impl Signs {
         let mut signs = Self {
             list: Vec::new(),
             apis: 0,
+            has_plain: false,
+            has_colon: false,
+            has_block: false,
+            has_reference: false,
         };
         match top.get("version") {
             None => {}
@@ -88,6 +97,16 @@ impl Signs {
         signs.read_sections(top);
         signs.read_apis(top);
         signs.read_strings(base, 0);
+        for (is_there, section, form) in [
+            (signs.has_plain, "variables:", "${env.X:default}"),
+            (signs.has_colon, "variables:", "${env.X:=default}"),
+            (signs.has_block, "state:", "block"),
+            (signs.has_reference, "state:", "reference"),
+        ] {
+            if is_there {
+                signs.add(section, form, REFUSED);
+            }
+        }
         Some(signs)
     }
 
@@ -187,9 +206,9 @@ impl Signs {
         let has = |key: &str| entries.contains_key(key);
         let kind = entries.get("type").and_then(Value::as_str);
         if has("backend") && (has("namespace") || has("table_name")) {
-            self.add("state:", "reference", REFUSED);
+            self.has_reference = true;
         } else if matches!(kind, Some("sqlite" | "redis" | "postgres" | "mongodb")) {
-            self.add("state:", "block", REFUSED);
+            self.has_block = true;
         }
         entries
             .values()
@@ -207,11 +226,8 @@ impl Signs {
                     self.add("~/", folder, DROPPED);
                 }
                 for expression in env::expressions(text) {
-                    match expression.syntax {
-                        Some(Syntax::Plain) => self.add("variables:", "${env.X:default}", REFUSED),
-                        Some(Syntax::Colon) => self.add("variables:", "${env.X:=default}", REFUSED),
-                        None => {}
-                    }
+                    self.has_plain |= expression.syntax == Some(Syntax::Plain);
+                    self.has_colon |= expression.syntax == Some(Syntax::Colon);
                 }
             }
             Value::Array(items) if depth < DEPTH => items
