@@ -33,6 +33,12 @@ pub(crate) fn print(text: &str) {
     anstream::println!("{}", text.trim_end_matches('\n'));
 }
 
+/// Prints a warning.
+#[cfg(feature = "network")]
+pub(crate) fn print_warning(text: &str) {
+    eprintln!("{WARNING}warning:{WARNING:#} {text}");
+}
+
 /// Prints a message about the progress of a command.
 pub(crate) fn print_progress(text: &str) {
     eprintln!("{text}");

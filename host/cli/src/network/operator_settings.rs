@@ -56,7 +56,9 @@ impl OperatorOptions {
             });
             let previewer = previewer.await?;
             for unreadable in previewer.unreadable() {
-                output::print_progress(&format!("warning: the result may differ from the operator's: failed to read {unreadable}"));
+                output::print_warning(&format!(
+                    "failed to read {unreadable}; the operator may generate something else"
+                ));
             }
             work(client, previewer).await
         })

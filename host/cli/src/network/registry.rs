@@ -34,8 +34,7 @@ pub(crate) struct RegistryOptions {
     /// Pull references with the prefix FROM from TO instead; the longest prefix wins; repeatable
     #[arg(long = "mirror", value_name = "FROM=TO", value_parser = parse_mirror)]
     mirrors: Vec<Mirror>,
-    /// Host or network to allow although its addresses are loopback or private while those of the
-    /// registry that redirects to it are not; repeatable
+    /// Host or network to connect to even if its address is loopback or private; repeatable
     #[arg(
         long = "allow-address",
         value_name = "HOST",
