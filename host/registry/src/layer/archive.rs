@@ -67,15 +67,15 @@ impl Search<'_> {
     ) -> Result<(), Error> {
         let is_queried = *self.query == FileQuery::Path(path.clone());
         match kind {
-            EntryType::Regular | EntryType::Continuous if size > self.limits.file_bytes => {
-                // Only the queried file has a size limit.
-                if is_queried {
-                    let limit = self.limits.file_bytes;
-                    let path = path.into_string();
-                    self.result = Err(Error::FileTooLarge { path, limit });
-                }
+            EntryType::Regular | EntryType::Continuous if size <= self.limits.file_bytes => {
+                self.visit_file(path, size, content)?;
             }
-            EntryType::Regular | EntryType::Continuous => self.visit_file(path, size, content)?,
+            // A larger file is an error only if it is the queried one.
+            EntryType::Regular | EntryType::Continuous if is_queried => {
+                let limit = self.limits.file_bytes;
+                let path = path.into_string();
+                self.result = Err(Error::FileTooLarge { path, limit });
+            }
             EntryType::Link if is_queried => {
                 let target = link.as_deref().and_then(LayerPath::parse);
                 let target = target
