@@ -55,7 +55,8 @@ pub fn run() -> anyhow::Result<()> {
     tests
         .env("LLSD_CACHE", &cache)
         .env("LLSD_BIN", shell::target().join("debug/llsd"))
-        .env("LLSD_XTASK", std::env::current_exe()?)
+        // Not the running program: building the tests has replaced its file.
+        .env("LLSD_XTASK", shell::target().join("debug/xtask"))
         .env("LLSD_PLUGINS", &plugins)
         .env("LLSD_ORACLE", cache.join("oracle"))
         .env("LLSD_PYTHON", &oracle.python)

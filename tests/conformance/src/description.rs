@@ -131,7 +131,38 @@ fn apis_and_providers(description: &Description, schema: &str, is_adapter: bool)
     problems
 }
 
-fn is_release(release: &str) -> bool {
-    let numbers: Vec<&str> = release.split('.').collect();
-    (2..=3).contains(&numbers.len()) && numbers.iter().all(|part| part.parse::<u32>().is_ok())
+/// Whether `text` is a release such as `0.7`, `0.7.0` or `0.3.0rc4`.
+fn is_release(text: &str) -> bool {
+    let is_number = |part: &str| part.parse::<u32>().is_ok();
+    let end = text.find(|letter: char| letter != '.' && !letter.is_ascii_digit());
+    let (version, suffix) = text.split_at(end.unwrap_or(text.len()));
+    let numbers: Vec<&str> = version.split('.').collect();
+    let mut stages = ["a", "b", "rc"].into_iter();
+    (2..=3).contains(&numbers.len())
+        && numbers.into_iter().all(is_number)
+        && (suffix.is_empty()
+            || stages.any(|stage| suffix.strip_prefix(stage).is_some_and(is_number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_and_pre_releases_are_valid_and_other_strings_are_not() {
+        for valid in ["0.7", "0.7.0", "0.3.0rc4", "1.0b2"] {
+            assert!(is_release(valid), "{valid}");
+        }
+        for invalid in [
+            "one",
+            "1",
+            "0.7.",
+            "0.7.0-rc4",
+            "0.7.0rc",
+            "v0.7",
+            "1.2.3.4",
+        ] {
+            assert!(!is_release(invalid), "{invalid}");
+        }
+    }
 }

@@ -131,9 +131,9 @@ fn refusing(text: &str) -> Guest {
         output: text.as_bytes().to_vec(),
         ..body(&format!(
             "{} {texts}
-             (i32.store (global.get $answer) (i32.const 1))
-             (i32.store offset=4 (global.get $answer) (i32.const 65536))
-             (i32.store offset=8 (global.get $answer) (i32.const 1))",
+             (i32.store (global.get $outcome) (i32.const 1))
+             (i32.store offset=4 (global.get $outcome) (i32.const 65536))
+             (i32.store offset=8 (global.get $outcome) (i32.const 1))",
             store(0, "(i32.const 1)")
         ))
     }

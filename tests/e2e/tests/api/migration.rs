@@ -46,7 +46,7 @@ async fn an_interrupted_migration_is_resumed_and_writes_each_resource_once() {
     let restricted = restricted_client(cluster, &admin).await;
     let stopped = migrate_storage(&restricted).await.unwrap_err();
     assert!(
-        matches!(&stopped, MigrationError::Resource { namespace, .. } if namespace == "legacy-b"),
+        matches!(&stopped, MigrationError::Resource { namespace, .. } if namespace == "a-legacy-2"),
         "{stopped}"
     );
     assert_eq!(stored_versions(&admin).await, ["v1alpha1", "v1alpha2"]);
@@ -70,7 +70,7 @@ async fn an_interrupted_migration_is_resumed_and_writes_each_resource_once() {
     );
 }
 
-/// A client that may write resources in `legacy-a` only.
+/// A client that may write resources in `a-legacy-1` only.
 async fn restricted_client(cluster: &TestCluster, admin: &Client) -> Client {
     const USER: &str = "restricted";
     cluster.testbed.add_user(USER, None).unwrap();
@@ -108,7 +108,7 @@ async fn restricted_client(cluster: &TestCluster, admin: &Client) -> Client {
         .await
         .unwrap();
     let binding = json!({"metadata": {"name": "restricted-write"}, "roleRef": role_ref("restricted-write"), "subjects": subjects});
-    Api::<RoleBinding>::namespaced(admin.clone(), "legacy-a")
+    Api::<RoleBinding>::namespaced(admin.clone(), "a-legacy-1")
         .create(
             &PostParams::default(),
             &serde_json::from_value(binding).unwrap(),

@@ -218,7 +218,7 @@ async fn admits_distributions_of_the_config_map(testbed: &Testbed) {
     );
     let other_key = "{image: 'acme.example/stack:3', schema: llama-stack/0.7, baseConfig: {configMapName: acme-base, key: other}}";
     let output = dry_run(testbed, other_key, "vllm").await;
-    let warning = "the ConfigMap \"acme-base\" has no key \"other\"";
+    let warning = "ConfigMap \"acme-base\" has no key \"other\"";
     assert!(output.stderr.contains(warning), "{}", output.stderr);
     output.success().unwrap();
     let other = dry_run(testbed, "{name: gpu-farm}", "vllm").await;
