@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
-/// A value that travels as a document of the contract.
+/// A value that is passed as a document of the contract.
 pub trait Document: Serialize + serde::de::DeserializeOwned {
     /// The id of its shape.
     const SHAPE: &'static str;
@@ -49,7 +49,7 @@ documents! {
 #[serde(transparent)]
 pub struct Base(pub Value);
 
-/// Who a plugin is and what it serves.
+/// What a plugin is and serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -58,7 +58,7 @@ pub struct Description {
     pub name: String,
     /// Semantic version of the plugin itself.
     pub version: String,
-    /// Who answers for it.
+    /// The vendor who is responsible for it.
     pub vendor: String,
     /// Document shapes that it understands, for example `llamastack.io/adapter/assembly-request/v1`.
     pub shapes: Vec<String>,
@@ -117,7 +117,7 @@ pub struct KnownProvider {
     pub credential: Option<String>,
 }
 
-/// What is known about a base from outside it.
+/// What is known about a base besides its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -148,7 +148,7 @@ fn is_false(value: &bool) -> bool {
 pub struct ExpansionRequest {
     /// The dialect to write.
     pub schema: String,
-    /// Exact release, where known; otherwise write what every release of the dialect takes.
+    /// Exact release, if known; otherwise write what every release of the dialect accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
     /// The API in the server's spelling: `vector_io`.
@@ -162,7 +162,7 @@ pub struct ExpansionRequest {
     pub capabilities: Vec<String>,
 }
 
-/// A provider as the user asked for it, after defaulting.
+/// A provider of the resource, after defaulting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -174,7 +174,7 @@ pub struct ProviderEntry {
     /// Address of the backing service, exactly as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Host name, when written as text instead of a reference.
+    /// Host name, if it is a string instead of a reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Free settings, exactly as written.
@@ -222,10 +222,10 @@ pub struct Variable {
     /// `postgresql://user:password@host:port/database`), which the host fills in without showing it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// The value itself, when it is no secret.
+    /// The value, if it is not a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What the server makes of the text it finds there.
+    /// How the server converts the value.
     #[serde(default)]
     pub read_as: ReadAs,
 }
@@ -259,10 +259,10 @@ pub enum Part {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ReadAs {
-    /// Text, but converted first: a value that looks like a number, a boolean or nothing is refused.
+    /// A string, but converted first: a value that looks like a number, a boolean or null is rejected.
     #[default]
     ConvertedText,
-    /// Text as it is, for example as part of a longer text.
+    /// A string without conversion, for example as part of a longer string.
     Text,
     /// A number.
     Number,
@@ -287,7 +287,7 @@ pub struct AssemblyRequest {
     /// Models, tools and shields to register.
     #[serde(default)]
     pub resources: Resources,
-    /// State storage; absent: what the base says stays.
+    /// State storage; absent: as in the base.
     #[serde(default)]
     pub storage: Storage,
     /// APIs (`eval`) or single providers of the base (`inference/ollama`) to leave out, in the
@@ -312,7 +312,7 @@ pub struct AssemblyRequest {
 pub struct PlacedProvider {
     /// `spec.providers.inference[0]`.
     pub path: String,
-    /// What `expand` answered, perhaps of another plugin.
+    /// The result of `expand`, which another plugin may have returned.
     pub expansion: Expansion,
 }
 
@@ -387,7 +387,7 @@ pub struct Shield {
     /// Provider id; absent: the first safety provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The model that judges.
+    /// The model that classifies content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
@@ -454,12 +454,12 @@ pub enum SqlStorage {
     },
 }
 
-/// A text, or the variable that will hold it.
+/// A string, or the environment variable that will contain it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum TextOrReference {
-    /// The text itself.
+    /// The string.
     Text(String),
     /// Name of a variable.
     Reference(String),
@@ -529,7 +529,7 @@ pub struct ExternalProvider {
     pub config: Object,
 }
 
-/// The complete file and what it needs around it.
+/// The complete configuration, and what the pod needs for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -542,10 +542,10 @@ pub struct Assembly {
     /// How to start the server with it.
     #[serde(default)]
     pub startup: Startup,
-    /// What the file holds.
+    /// Number of entries in the configuration.
     #[serde(default)]
     pub counts: Counts,
-    /// The ids by which clients ask for the models of the resource.
+    /// The ids by which clients request the models of the resource.
     #[serde(default)]
     pub models: Vec<ModelId>,
 }
@@ -566,7 +566,7 @@ pub struct Startup {
     pub args: Vec<String>,
 }
 
-/// How much a file holds.
+/// Number of entries in a configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

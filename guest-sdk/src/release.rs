@@ -97,7 +97,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// Takes the digits at the start of a text.
+/// Takes the digits at the start of a string.
 #[cold]
 fn number(rest: &mut &[u8]) -> u32 {
     let mut number = 0_u32;

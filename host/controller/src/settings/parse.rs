@@ -194,7 +194,7 @@ fn base_config(
         Ok(_) => Ok(text.clone()),
         Err(error) => Err(problem(
             &location,
-            &format!("the base is no server settings: {error}"),
+            &format!("the base is not a valid server configuration: {error}"),
         )),
     }
 }

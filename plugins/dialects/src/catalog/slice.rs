@@ -188,7 +188,7 @@ impl Merged {
         lines
     }
 
-    /// Where a line of a text starts here.
+    /// The offset of the line `text[start..end]` in this slice, if it has such a line.
     const fn start_of(&self, text: &[u8], start: usize, end: usize) -> Option<usize> {
         let mut line = 0;
         while line < self.lines {

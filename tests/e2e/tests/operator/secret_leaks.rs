@@ -94,7 +94,7 @@ fn receipt(cr: &Distribution) -> String {
     generation.unwrap().receipt.clone().unwrap()
 }
 
-/// Asserts that a text contains no secret value, neither plain nor in base64.
+/// Asserts that a string contains no secret value, neither plain nor in base64.
 fn assert_clean(source: &str, text: &str) {
     const VALUES: [&str; 5] = [
         "canary-token-",
