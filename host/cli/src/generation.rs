@@ -165,6 +165,7 @@ fn generate_checked(
         checked,
         base: config,
         hints: &hints,
+        running_release: None,
         pod_context: &pod_context,
     };
     let outcome = match generate(&plugin_loader::as_adapters(plugins), &inputs) {

@@ -78,6 +78,7 @@ fn as_json(report: &Report) -> Value {
         warnings: _,
         schema,
         schema_source: _,
+        releases: _,
         receipt,
     } = &**generated;
     json!({
