@@ -4,6 +4,7 @@
 //! variables and startup options that it needs, diagnostics, and a receipt. The operator, the
 //! webhook, the command line and the shadow run of a candidate plugin all call [`generate`].
 
+mod needed_variables;
 mod requests;
 mod variables;
 
@@ -147,6 +148,12 @@ pub fn generate(
         }
     };
     let config = key_order::like_base(inputs.base, Value::Object(assembly.config));
+    let needed =
+        needed_variables::check(inputs.checked, &config, &assembly.startup.env, &variables);
+    calls.diagnostics.extend(needed);
+    if calls.has_errors() {
+        return Err(calls.into_rejection());
+    }
     let yaml = yaml::write(&config);
     Ok(Generated {
         variables,
