@@ -31,11 +31,12 @@ pub use workload::{
     CheckedAutoscaling, CheckedBudget, CheckedVolume, CheckedWorkload, DEFAULT_MOUNT_PATH,
 };
 
-use crate::conversion::was_made_in_v1alpha1;
+use crate::conversion::{Version, convert, v1alpha1_path, was_made_in_v1alpha1};
 use crate::crd;
 use crate::diagnostic::{Collector, Diagnostic, Diagnostics};
 use crate::document;
 use crate::field_path::FieldPath;
+use crate::gvk::{API_VERSION_V1ALPHA1, KIND};
 use crate::names;
 use crate::schema_validation;
 use crate::v1alpha2::Distribution;
@@ -117,6 +118,53 @@ pub fn check_document(document: Value) -> CheckReport {
         Some((distribution, repaired)) => check_semantics(&distribution, diagnostics, &repaired),
         None => report(None, diagnostics),
     }
+}
+
+/// Checks a document of either version from a file. A v1alpha1 document is checked against its own
+/// schema and converted, as in the cluster; the diagnostics name its own fields.
+pub fn check_document_of_any_version(mut document: Value) -> CheckReport {
+    if document["apiVersion"] != API_VERSION_V1ALPHA1 || document["kind"] != KIND {
+        return check_document(document);
+    }
+    let mut diagnostics = Collector::default();
+    let schema = &crd::V1ALPHA1_SCHEMA["properties"]["spec"];
+    let repaired = match document.get_mut("spec") {
+        Some(spec) => {
+            schema_validation::validate(spec, schema, &FieldPath::spec(), &mut diagnostics)
+        }
+        None => Vec::new(),
+    };
+    let converted = match convert(document, Version::V1Alpha2) {
+        Ok(converted) => check_document(converted),
+        Err(error) => {
+            diagnostics.errors.push(error);
+            return report(None, diagnostics);
+        }
+    };
+    let own_field = |mut diagnostic: Diagnostic| {
+        if let Some(path) = v1alpha1_path(diagnostic.field.as_str()) {
+            diagnostic.field = FieldPath::from(path);
+        }
+        diagnostic
+    };
+    let is_new = |diagnostic: &Diagnostic| {
+        let field = &diagnostic.field;
+        let mut known = repaired.iter();
+        !known.any(|known| known.contains(field) || field.contains(known))
+    };
+    let CheckReport { result, warnings } = converted;
+    diagnostics
+        .warnings
+        .extend(warnings.into_iter().map(own_field).filter(is_new));
+    let checked = match result {
+        Ok(checked) => Some(checked),
+        Err(errors) => {
+            let errors = errors.into_iter().map(own_field).filter(is_new);
+            diagnostics.errors.extend(errors);
+            None
+        }
+    };
+    report(checked, diagnostics)
 }
 
 /// Runs the semantic checks. Drops their diagnostics about repaired fields, which already have an

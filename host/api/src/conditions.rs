@@ -16,6 +16,8 @@ pub mod condition {
     pub const HEALTH_CHECK: &str = "HealthCheck";
     /// The server responds to the operator's queries.
     pub const SERVER_ANSWERS: &str = "ServerAnswers";
+    /// The release that the server reports reads the dialect of its configuration.
+    pub const RELEASE_MATCHES: &str = "ReleaseMatches";
     /// The volume is bound.
     pub const STORAGE_READY: &str = "StorageReady";
     /// The Service exists.
@@ -100,6 +102,10 @@ pub mod reason {
     pub const SERVER_ANSWERED: &str = "ServerAnswered";
     /// The server did not return a usable response; the message has the reason.
     pub const SERVER_SILENT: &str = "ServerSilent";
+    /// The server's release reads the dialect of its configuration.
+    pub const RELEASE_MATCHED: &str = "ReleaseMatched";
+    /// The server's release reads another dialect; the message has the fix.
+    pub const RELEASE_MISMATCH: &str = "ReleaseMismatch";
     /// The operator's own ConfigMap is invalid.
     pub const OPERATOR_CONFIG_INVALID: &str = "OperatorConfigInvalid";
     /// The ConfigMap of the override or base configuration does not exist.

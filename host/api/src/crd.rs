@@ -57,6 +57,17 @@ pub(crate) static V1ALPHA2_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     schema
 });
 
+/// The structural schema of v1alpha1, as the API server stores it.
+pub(crate) static V1ALPHA1_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let mut crd = distribution(None);
+    let versions = crd["spec"]["versions"].as_array_mut().into_iter().flatten();
+    versions
+        .into_iter()
+        .find(|version| version["name"] == "v1alpha1")
+        .map(|version| version["schema"]["openAPIV3Schema"].take())
+        .unwrap_or_default()
+});
+
 fn typed(crd: Value) -> CustomResourceDefinition {
     serde_json::from_value(crd).expect("the JSON was serialized from this type")
 }

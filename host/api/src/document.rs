@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::crd;
 use crate::diagnostic::{Collector, Diagnostic, Diagnostics, choices};
 use crate::field_path::FieldPath;
-use crate::gvk::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, KIND};
+use crate::gvk::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, GROUP, KIND};
 use crate::json_type::type_name;
 use crate::schema_validation;
 use crate::v1alpha2::Distribution;
@@ -104,12 +104,21 @@ fn check_type_meta(document: &Map<String, Value>, diagnostics: &mut Collector) -
     };
     let version = root.field("apiVersion");
     match string("apiVersion") {
-        API_VERSION_V1ALPHA2 => {}
         "" => diagnostics.error(
             &version,
             "is missing",
             format!("add apiVersion: {API_VERSION_V1ALPHA2}"),
         ),
+        other if is_other_kind(other, string("kind")) => {
+            // The spec differs as well: another apiVersion alone does not make it a valid resource.
+            let problem = format!("{other:?} {:?} is a different resource", string("kind"));
+            let fix = format!(
+                "write a {KIND} of {API_VERSION_V1ALPHA2}; its spec has other fields, so changing apiVersion and kind is not enough"
+            );
+            diagnostics.error(&version, problem, fix);
+            return false;
+        }
+        API_VERSION_V1ALPHA2 => {}
         API_VERSION_V1ALPHA1 => diagnostics.error(
             &version,
             format!("{API_VERSION_V1ALPHA1:?} is an older version"),
@@ -118,7 +127,7 @@ fn check_type_meta(document: &Map<String, Value>, diagnostics: &mut Collector) -
         other => diagnostics.error(
             &version,
             format!("{other:?} is not a version of this resource"),
-            format!("use {API_VERSION_V1ALPHA2}"),
+            format!("use {API_VERSION_V1ALPHA2} or {API_VERSION_V1ALPHA1}"),
         ),
     }
     match string("kind") {
@@ -135,6 +144,12 @@ fn check_type_meta(document: &Map<String, Value>, diagnostics: &mut Collector) -
         ),
     }
     diagnostics.errors.len() == before
+}
+
+/// Whether a document belongs to another API group, or is an `OGXServer`.
+fn is_other_kind(api_version: &str, kind: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    group != GROUP || kind == "OGXServer"
 }
 
 /// Checks the types of the metadata that users write. The API server checks the rest.
@@ -213,9 +228,9 @@ mod tests {
             ]
         );
         assert_eq!(
-            errors(json!({ "apiVersion": "llamastack.ai/v1alpha2", "kind": "Pod" })),
+            errors(json!({ "apiVersion": "llamastack.io/v1", "kind": "Pod" })),
             [
-                "apiVersion: \"llamastack.ai/v1alpha2\" is not a version of this resource; use llamastack.io/v1alpha2",
+                "apiVersion: \"llamastack.io/v1\" is not a version of this resource; use llamastack.io/v1alpha2 or llamastack.io/v1alpha1",
                 "kind: \"Pod\" is not supported; use LlamaStackDistribution",
             ]
         );
@@ -229,6 +244,24 @@ mod tests {
             errors(json!({ "apiVersion": API_VERSION_V1ALPHA2, "kind": KIND })),
             ["spec: is missing; add spec: {distribution: {name: starter}}"]
         );
+    }
+
+    /// D10: the hint was to change the version, although the spec differs.
+    #[test]
+    fn a_resource_of_another_group_or_an_ogx_server_is_named_as_a_different_resource() {
+        for (version, kind) in [
+            ("ogx.io/v1beta1", "OGXServer"),
+            ("llamastack.io/v1alpha1", "OGXServer"),
+            ("example.com/v1", KIND),
+            ("apps/v1", "Deployment"),
+            ("v1", "ConfigMap"),
+        ] {
+            let found = errors(json!({ "apiVersion": version, "kind": kind, "spec": {} }));
+            let expected = format!(
+                "apiVersion: {version:?} {kind:?} is a different resource; write a LlamaStackDistribution of llamastack.io/v1alpha2; its spec has other fields, so changing apiVersion and kind is not enough"
+            );
+            assert_eq!(found, [expected]);
+        }
     }
 
     #[test]

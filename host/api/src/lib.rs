@@ -20,6 +20,7 @@ pub mod rules;
 mod schema;
 pub mod schema_plugin;
 mod schema_validation;
+pub mod server_variables;
 pub mod v1alpha1;
 pub mod v1alpha2;
 mod webhook;
@@ -27,7 +28,7 @@ mod webhook;
 pub use admission_policy::{
     POLICY_NAME, admission_policy, admission_policy_binding, policy_manifests,
 };
-pub use checked::{CheckReport, Checked, check, check_document};
+pub use checked::{CheckReport, Checked, check, check_document, check_document_of_any_version};
 pub use crd::{DISTRIBUTION_CRD_NAME, crd_manifests, distribution_crd, schema_plugin_crd};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity, choices, nearest};
 pub use field_path::FieldPath;

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use llsd_api::conversion::{Lifted, Version, convert, lift_env};
+use llsd_render::yaml;
+use serde_json::Value;
 
+use crate::generation::LoadedBase;
+use crate::operator_config_map::SettingsOptions;
 use crate::{Exit, files, output};
 
 /// Arguments of `convert`.
@@ -19,6 +23,12 @@ pub(crate) struct Arguments {
     /// providers and models
     #[arg(long)]
     lift_env: bool,
+    /// For --lift-env: file with the base configuration, which may read the variables; by default
+    /// the one of the named distribution
+    #[arg(long, value_name = "FILE", requires = "lift_env")]
+    base_config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsOptions,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -41,9 +51,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     for document in files::distributions(&arguments.file)? {
         let mut converted = convert(document, version)?;
         if arguments.lift_env {
+            let base = base(arguments, &converted)?;
             let Lifted {
                 document, warnings, ..
-            } = lift_env(converted);
+            } = lift_env(converted, base.as_ref());
             if !warnings.is_empty() {
                 output::print_diagnostics(&arguments.file.display().to_string(), &warnings);
             }
@@ -53,4 +64,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     output::print(&texts.join("---\n"));
     Ok(Exit::Success)
+}
+
+/// The base configuration of a v1alpha2 resource: of `--base-config`, or of the named distribution.
+/// `None` if it is not known.
+fn base(arguments: &Arguments, resource: &Value) -> anyhow::Result<Option<Value>> {
+    if let Some(file) = &arguments.base_config {
+        return Ok(Some(LoadedBase::from_file(file)?.config));
+    }
+    let distribution = &resource["spec"]["distribution"];
+    let Some(name) = distribution["name"].as_str() else {
+        return Ok(None);
+    };
+    if distribution.get("baseConfig").is_some() {
+        return Ok(None);
+    }
+    let known = arguments.settings.distributions()?.remove(name);
+    let text = known.and_then(Result::ok).and_then(|known| known.base);
+    Ok(text.as_deref().map(yaml::read).transpose()?)
 }

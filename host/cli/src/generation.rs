@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::checked::{Checked, ConfigSource, ServerSource, check_document};
-use llsd_api::{Diagnostic, FieldPath};
+use llsd_api::checked::{Checked, ConfigSource, ServerSource};
+use llsd_api::conversion::v1alpha1_path;
+use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath, check_document_of_any_version};
 use llsd_plugin::Plugin;
-use llsd_render::distributions::{self, KnownDistribution};
+use llsd_render::distributions::KnownDistribution;
 use llsd_render::{GenerateError, Generated, Inputs, PodContext, ProviderPackage, generate, yaml};
 use serde_json::Value;
 
+use crate::operator_config_map::SettingsOptions;
 use crate::{files, plugin_loader};
 
 /// Options that select the base configuration and its schema.
@@ -31,6 +33,8 @@ pub(crate) struct BaseOptions {
     /// The lls-provider-spec.yaml of an external provider's image; repeatable
     #[arg(long = "provider-package", value_name = "ID=FILE", value_parser = parse_package)]
     packages: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    settings: SettingsOptions,
     #[command(flatten)]
     pub(crate) plugins: plugin_loader::PluginOptions,
     #[cfg(feature = "network")]
@@ -105,7 +109,8 @@ pub(crate) fn run(
         .as_str()
         .unwrap_or("(unnamed)")
         .to_owned();
-    let report = check_document(object);
+    let is_v1alpha1 = object["apiVersion"] == API_VERSION_V1ALPHA1;
+    let report = check_document_of_any_version(object);
     let mut diagnostics = report.warnings;
     let (base, outcome) = match report.result {
         Ok(checked) => {
@@ -116,6 +121,13 @@ pub(crate) fn run(
             (Value::Null, Outcome::Rejected)
         }
     };
+    if is_v1alpha1 {
+        for diagnostic in &mut diagnostics {
+            if let Some(path) = v1alpha1_path(diagnostic.field.as_str()) {
+                diagnostic.field = FieldPath::from(path);
+            }
+        }
+    }
     diagnostics.sort();
     Ok(Report {
         name,
@@ -139,12 +151,14 @@ fn generate_checked(
     let built_in;
     let LoadedBase { config, hints } = match base_config {
         Some(base_config) => base_config,
-        None => match built_in_base(checked, diagnostics)? {
-            Some(base) => {
-                built_in = base;
+        None => match known_base(checked, arguments, diagnostics)? {
+            KnownBase::Found(base) => {
+                built_in = *base;
                 &built_in
             }
-            None => return Ok((Value::Null, Outcome::Rejected)),
+            // Nothing is generated, so that the base configuration does not matter.
+            KnownBase::NotRead => return Ok((Value::Null, Outcome::Unchanged)),
+            KnownBase::Rejected => return Ok((Value::Null, Outcome::Rejected)),
         },
     };
     if checked.config_source == ConfigSource::DistributionDefault {
@@ -165,6 +179,7 @@ fn generate_checked(
         checked,
         base: config,
         hints: &hints,
+        running_release: None,
         pod_context: &pod_context,
     };
     let outcome = match generate(&plugin_loader::as_adapters(plugins), &inputs) {
@@ -188,58 +203,92 @@ fn generate_checked(
     Ok((config.clone(), outcome))
 }
 
-/// The base configuration built in for the distribution that the resource names.
-fn built_in_base(
+/// The base configuration of a resource, without `--base-config` and `--image`.
+enum KnownBase {
+    /// Built in, or in the file of `--settings`.
+    Found(Box<LoadedBase>),
+    /// In the image, and not needed.
+    NotRead,
+    /// Not known, and needed. There is an error.
+    Rejected,
+}
+
+/// How to pass the base configuration.
+const PASS_BASE: &str = if cfg!(feature = "network") {
+    "pass it with --base-config, or read it from the image with --image"
+} else {
+    "pass it with --base-config"
+};
+
+/// Finds the base configuration of the distribution that the resource names.
+fn known_base(
     checked: &Checked,
+    arguments: &BaseOptions,
     diagnostics: &mut Vec<Diagnostic>,
-) -> anyhow::Result<Option<LoadedBase>> {
+) -> anyhow::Result<KnownBase> {
+    let is_needed = checked.config_source != ConfigSource::DistributionDefault;
     let mut reject = |field: &str, problem: String, fix: String| {
         diagnostics
             .push(Diagnostic::error(FieldPath::from(field), problem, fix).with_code("no-base"));
-        Ok(None)
+        Ok(KnownBase::Rejected)
     };
-    const FIX: &str = "pass it with --base-config";
     if let ConfigSource::Generated { base: Some(base) } = &checked.config_source {
         let problem = format!(
             "the base configuration is in ConfigMap {:?}, and llsd does not read ConfigMaps here",
             base.name
         );
-        return reject("spec.distribution.baseConfig", problem, FIX.to_owned());
+        let fix = "pass it with --base-config".to_owned();
+        return reject("spec.distribution.baseConfig", problem, fix);
     }
     let name = match &checked.server {
         ServerSource::Named(name) => name,
+        ServerSource::Image(_) if !is_needed => return Ok(KnownBase::NotRead),
         ServerSource::Image(image) => {
             let problem =
                 format!("the base configuration is in the image {image}, which was not read");
-            let fix = format!("read it with --image {image}, or {FIX}");
-            return reject("spec.distribution.image", problem, fix);
+            return reject("spec.distribution.image", problem, read_image(image));
         }
     };
-    let known = distributions::builtin();
+    let known = arguments.settings.distributions()?;
     match known.get(name) {
-        Some(KnownDistribution {
+        Some(Ok(KnownDistribution {
             base: Some(text),
             schema,
             ..
-        }) => Ok(Some(LoadedBase {
+        })) => Ok(KnownBase::Found(Box::new(LoadedBase {
             config: yaml::read(text)?,
             hints: Hints {
                 schema: schema.clone(),
                 ..Hints::default()
             },
-        })),
-        Some(_) => {
-            let problem = format!("no base configuration is built in for distribution {name:?}");
-            reject("spec.distribution.name", problem, FIX.to_owned())
+        }))),
+        Some(Ok(_)) if !is_needed => Ok(KnownBase::NotRead),
+        Some(Ok(KnownDistribution { image, .. })) => {
+            let problem = format!(
+                "the base configuration of distribution {name:?} is in the image {image}, which was not read"
+            );
+            reject("spec.distribution.name", problem, read_image(image))
+        }
+        Some(Err(problem)) => {
+            let fix = "correct the ConfigMap in the file of --settings".to_owned();
+            reject("spec.distribution.name", problem.clone(), fix)
         }
         None => {
             let problem = format!("no distribution is called {name:?}");
-            reject(
-                "spec.distribution.name",
-                problem,
-                llsd_api::choices(name, known.keys().map(String::as_str)),
-            )
+            let choices = llsd_api::choices(name, known.keys().map(String::as_str));
+            let fix = format!(
+                "{choices}; if only your installation knows it, pass the operator's ConfigMap with --settings; or give the base configuration: {PASS_BASE}"
+            );
+            reject("spec.distribution.name", problem, fix)
         }
+    }
+}
+
+fn read_image(image: &str) -> String {
+    if cfg!(feature = "network") {
+        format!("read it with --image {image}, or pass it with --base-config")
+    } else {
+        "pass it with --base-config".to_owned()
     }
 }
 

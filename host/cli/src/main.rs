@@ -12,6 +12,7 @@ mod files;
 mod generation;
 #[cfg(feature = "network")]
 mod network;
+mod operator_config_map;
 mod output;
 mod plugin;
 mod plugin_loader;

@@ -47,6 +47,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let after = match &report.outcome {
         Outcome::Generated(generated) => generated.yaml.clone(),
+        Outcome::Unchanged if report.base.is_null() => {
+            if let ConfigFormat::Json = arguments.output {
+                output::print(&serde_json::to_string_pretty(&as_json(&report))?);
+            }
+            output::print_progress(
+                "the server uses the configuration of its image; nothing is generated",
+            );
+            return Ok(Exit::Success);
+        }
         Outcome::Unchanged => yaml::write(&report.base),
         Outcome::Override(config_map) => {
             output::print_progress(&format!(
@@ -78,6 +87,7 @@ fn as_json(report: &Report) -> Value {
         warnings: _,
         schema,
         schema_source: _,
+        releases: _,
         receipt,
     } = &**generated;
     json!({

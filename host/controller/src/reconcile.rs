@@ -121,7 +121,8 @@ async fn converge(
     let gathered = gather_recorded(ctx, &checked, owner)
         .instrument(tracing::debug_span!("gather"))
         .await?;
-    let plan = generate(&ctx.plugins, &checked, &gathered)
+    let (status, _) = ctx.statuses.newest(cr);
+    let plan = generate(&ctx.plugins, &checked, &gathered, &status)
         .instrument(tracing::debug_span!("generate"))
         .await?;
     let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner)

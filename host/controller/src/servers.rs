@@ -49,6 +49,15 @@ pub(crate) struct PollTarget {
 /// The result of a poll.
 pub(crate) type QueryResult = Result<ServerInfo, QueryError>;
 
+/// The last result of polling a server.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LastPoll {
+    pub(crate) result: QueryResult,
+    /// Whether only pods of the current generation could respond. Otherwise the result may be that of
+    /// a previous image.
+    pub(crate) is_current: bool,
+}
+
 /// Namespace and name of a resource.
 type Resource = (String, String);
 
@@ -66,6 +75,17 @@ struct Server {
     /// The certificates to trust, once read. A new certificate comes with a new generation.
     trusted: Option<Vec<u8>>,
     last: Option<QueryResult>,
+    /// Whether `last` is a result of `target`, and not of the one before.
+    is_of_target: bool,
+}
+
+impl Server {
+    fn last_poll(&self) -> Option<LastPoll> {
+        Some(LastPoll {
+            result: self.last.clone()?,
+            is_current: self.is_of_target && self.target.generation.is_some(),
+        })
+    }
 }
 
 impl ServerPoller {
@@ -79,11 +99,7 @@ impl ServerPoller {
     }
 
     /// Sets the server to poll for a resource, if any, and returns the last result.
-    pub(crate) fn set_target(
-        &self,
-        owner: &Owner,
-        target: Option<PollTarget>,
-    ) -> Option<QueryResult> {
+    pub(crate) fn set_target(&self, owner: &Owner, target: Option<PollTarget>) -> Option<LastPoll> {
         self.polling.as_ref()?;
         let resource = (owner.namespace.clone(), owner.name.clone());
         let Some(target) = target else {
@@ -94,15 +110,16 @@ impl ServerPoller {
         if let Some(known) = servers.get(&resource)
             && known.target == target
         {
-            return known.last.clone();
+            return known.last_poll();
         }
-        let last = servers.remove(&resource).and_then(|known| known.last);
         let server = Server {
             target,
             due: Some(Instant::now()),
             trusted: None,
-            last: last.clone(),
+            last: servers.remove(&resource).and_then(|known| known.last),
+            is_of_target: false,
         };
+        let last = server.last_poll();
         servers.insert(resource, server);
         drop(servers);
         self.changed.notify_one();
@@ -172,7 +189,8 @@ impl ServerPoller {
         next.map(|due| due.saturating_duration_since(now))
     }
 
-    /// Records a result and returns whether it differs from the last one.
+    /// Records a result and returns whether it differs from the last one, or is the first of a
+    /// generation.
     fn record(
         &self,
         resource: &Resource,
@@ -189,8 +207,10 @@ impl ServerPoller {
         };
         server.due = Some(Instant::now() + interval);
         server.trusted = trusted;
-        let is_changed = server.last.as_ref() != Some(&result);
+        let is_first = !server.is_of_target && target.generation.is_some();
+        let is_changed = is_first || server.last.as_ref() != Some(&result);
         server.last = Some(result);
+        server.is_of_target = true;
         is_changed
     }
 }
@@ -249,14 +269,42 @@ mod tests {
         let (resource, queried, _) = poller.next_due(now).expect("a server that is due");
         assert!(poller.next_due(now).is_none(), "the query is running");
         assert!(poller.record(&resource, &queried, None, failure(), INTERVAL));
-        assert_eq!(
-            poller.set_target(&owner(), Some(target(1))),
-            Some(failure())
-        );
+        let last = LastPoll {
+            result: failure(),
+            is_current: true,
+        };
+        assert_eq!(poller.set_target(&owner(), Some(target(1))), Some(last));
         assert!(poller.next_due(now).is_none());
         let later = now + INTERVAL + Duration::from_secs(1);
         let (resource, queried, _) = poller.next_due(later).expect("a server that is due");
         assert!(!poller.record(&resource, &queried, None, failure(), INTERVAL));
+    }
+
+    #[test]
+    fn an_equal_result_of_a_new_generation_is_a_change_and_the_old_one_is_not_current() {
+        let poller = poller();
+        let is_current = |target: PollTarget| {
+            let last = poller.set_target(&owner(), Some(target));
+            last.map(|last| last.is_current)
+        };
+        let poll = || {
+            let due = poller.next_due(Instant::now());
+            let (resource, queried, _) = due.expect("a server that is due");
+            poller.record(&resource, &queried, None, failure(), INTERVAL)
+        };
+        assert_eq!(is_current(target(1)), None);
+        assert!(poll());
+        assert_eq!(is_current(target(1)), Some(true));
+        let during_rollout = PollTarget {
+            generation: None,
+            ..target(1)
+        };
+        assert_eq!(is_current(during_rollout.clone()), Some(false));
+        assert!(!poll(), "pods of both generations respond");
+        assert_eq!(is_current(during_rollout), Some(false));
+        assert_eq!(is_current(target(2)), Some(false));
+        assert!(poll());
+        assert_eq!(is_current(target(2)), Some(true));
     }
 
     #[test]

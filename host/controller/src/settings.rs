@@ -41,7 +41,7 @@ impl Distributions {
 }
 
 /// Name of the ConfigMap.
-pub(crate) const NAME: &str = "llama-stack-operator-config";
+pub(crate) const NAME: &str = distributions::settings::CONFIG_MAP_NAME;
 
 /// The settings in effect.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::error::Error as RegistryError;
 use crate::labels::{self, Scheme, Source};
 use crate::layer::{self, LayerPath};
-use crate::opened_image::{OpenedImage, find_layer, open_image, read_file};
+use crate::opened_image::{OpenedImage, find_layer, open_image, read_config};
 use crate::reference::{ParseReferenceError, Reference};
 
 /// The base configuration of an image, and the metadata from its labels.
@@ -35,8 +35,11 @@ pub struct BaseConfig {
     pub schema: Option<String>,
     /// Label `io.llamastack.config.version`.
     pub config_version: Option<String>,
-    /// The release of the server, from a label of the published schemes.
+    /// The release of the server: from a label of the published schemes, or else from the server package
+    /// in the layer that contains the configuration.
     pub server_version: Option<String>,
+    /// Where `server_version` comes from: the label, or the folder of the package.
+    pub server_version_source: Option<String>,
     /// Label `io.llamastack.config.plugin`: a proposed plugin. It is used only if a policy allows it.
     pub plugin: Option<String>,
     /// The user in the image config; `None` is root.
@@ -185,18 +188,23 @@ pub(crate) async fn read_base(
             image: image.to_owned(),
         });
     };
-    let (content, label, source) = match source {
-        Source::Inline { label, content } => (content, label.clone(), format!("label {label}")),
+    let (content, label, source, package) = match source {
+        Source::Inline { label, content } => {
+            let source = format!("label {label}");
+            (content, label, source, None)
+        }
         Source::Layer { layer, path } => {
-            let content = read_from_layer(inner, opened, &layer, &path, image).await?;
+            let (content, package) = read_from_layer(inner, opened, &layer, &path, image).await?;
             let source = format!("layer {layer}, file /{}", path.as_str());
-            (content, labels::PATH.to_owned(), source)
+            (content, labels::PATH.to_owned(), source, package)
         }
     };
     let yaml = String::from_utf8(content).map_err(|_| {
         let problem = "the configuration is not valid UTF-8".to_owned();
         bad_label(image, &label, problem, "label the image with the YAML file")
     })?;
+    let (server_version, server_version_source) =
+        server_version(labels::server_version(&all), package).unzip();
     let value_of = |label: &str| all.get(label).filter(|v| !v.trim().is_empty()).cloned();
     Ok(BaseConfig {
         config_digest: Digest::of(yaml.as_bytes()),
@@ -207,28 +215,51 @@ pub(crate) async fn read_base(
         source,
         schema: value_of(labels::SCHEMA),
         config_version: value_of(labels::VERSION),
-        server_version: labels::server_version(&all),
+        server_version,
+        server_version_source,
         plugin: value_of(labels::PLUGIN),
         user: run.user.filter(|user| !user.is_empty()),
         hints: labels::hints(&all),
     })
 }
 
-/// Reads the configuration from the layer and path that the labels name.
+/// The release of the server, and where it comes from. A label decides, unless it contains no number,
+/// such as `latest`.
+fn server_version(
+    labelled: Option<(String, String)>,
+    package: Option<String>,
+) -> Option<(String, String)> {
+    let is_release = |version: &str| {
+        let version = version.trim().trim_start_matches('v');
+        version.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let of_package = package.and_then(|folder| {
+        let version = layer::version_of(&folder)?.to_owned();
+        Some((version, format!("package folder /{folder}")))
+    });
+    let of_label = labelled.map(|(label, version)| (version, format!("label {label}")));
+    match &of_label {
+        Some((version, _)) if is_release(version) => of_label,
+        _ => of_package.or(of_label),
+    }
+}
+
+/// Reads the configuration from the layer and path that the labels name, and the folder that records
+/// the server package in that layer.
 async fn read_from_layer(
     inner: &Arc<Inner>,
     opened: &OpenedImage,
     layer: &Digest,
     path: &LayerPath,
     image: &str,
-) -> Result<Vec<u8>, Error> {
+) -> Result<(Vec<u8>, Option<String>), Error> {
     let descriptor = find_layer(opened, layer).ok_or_else(|| {
         let problem = format!("the image has no layer {layer}");
         let fix = "label the image again after its layers changed";
         bad_label(image, labels::LAYER, problem, fix)
     })?;
-    let content = read_file(inner, opened, descriptor, path, image).await?;
-    content.ok_or_else(|| {
+    let found = read_config(inner, opened, descriptor, path, image).await?;
+    found.ok_or_else(|| {
         let problem = format!("layer {layer} has no file {:?}", path.as_str());
         let fix = "correct the path, or name the layer that contains the file";
         bad_label(image, labels::PATH, problem, fix)

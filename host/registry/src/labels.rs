@@ -135,14 +135,13 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// The release of the server, if a label contains it.
-pub(crate) fn server_version(labels: &BTreeMap<String, String>) -> Option<String> {
+/// The label that contains the release of the server, and the release.
+pub(crate) fn server_version(labels: &BTreeMap<String, String>) -> Option<(String, String)> {
     let named = PUBLISHED.map(|(prefix, _)| format!("{prefix}.distribution.version"));
-    named
-        .iter()
-        .find_map(|label| labels.get(label))
-        .filter(|v| !v.trim().is_empty())
-        .cloned()
+    named.into_iter().find_map(|label| {
+        let version = labels.get(&label).filter(|v| !v.trim().is_empty())?;
+        Some((label, version.clone()))
+    })
 }
 
 /// The labels that are passed to plugins as hints: those of the schemes, without those that contain
@@ -314,6 +313,8 @@ mod tests {
                 SCHEMA
             ]
         );
-        assert_eq!(server_version(&all).as_deref(), Some("0.7.3"));
+        let version = ("com.llamastack.distribution.version", "0.7.3");
+        let version = (version.0.to_owned(), version.1.to_owned());
+        assert_eq!(server_version(&all), Some(version));
     }
 }

@@ -11,9 +11,11 @@ use crate::digest::Digest;
 mod archive;
 mod decompress;
 mod path;
+mod server_package;
 mod stream;
 
 pub(crate) use path::LayerPath;
+pub(crate) use server_package::version_of;
 pub(crate) use stream::scan_blob;
 
 /// The file to find.
@@ -31,6 +33,8 @@ pub(crate) enum Found {
     File {
         path: LayerPath,
         content: Vec<u8>,
+        /// The folder that records the server package in the same layer, if there is exactly one.
+        server_package: Option<String>,
     },
     /// The path is a hard link to this target, whose content was not retained. Search again for the
     /// target.

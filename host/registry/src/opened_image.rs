@@ -103,7 +103,40 @@ pub(crate) fn find_layer<'a>(
         .or_else(by_diff_id)
 }
 
-/// Reads a file of a layer, from the disk cache or the registry. Follows hard links inside the layer.
+/// The entry of the disk cache that stores the folder of the server package. It cannot be the path of a
+/// file in the layer, which never starts with a slash.
+const SERVER_PACKAGE: &str = "/server-package";
+
+/// Reads the server's configuration from a layer, and the folder that records the server package if the
+/// layer contains it.
+pub(crate) async fn read_config(
+    inner: &Arc<Inner>,
+    opened: &OpenedImage,
+    layer: &Descriptor,
+    path: &LayerPath,
+    image: &str,
+) -> Result<Option<(Vec<u8>, Option<String>)>, Error> {
+    let scope = inner.scope(&opened.session.name_of(&opened.repository));
+    let cached = async |path: &str| inner.disk_cache.file(&scope, &layer.digest, path).await;
+    // An earlier release cached the file without the folder, so that the layer is read again.
+    if let Some(folder) = cached(SERVER_PACKAGE).await
+        && let Some(content) = cached(path.as_str()).await
+    {
+        let folder = String::from_utf8(folder).ok();
+        return Ok(Some((content, folder.filter(|folder| !folder.is_empty()))));
+    }
+    let Some((content, folder)) = search_file(inner, opened, layer, path, image).await? else {
+        return Ok(None);
+    };
+    let recorded = folder.as_deref().unwrap_or_default().as_bytes();
+    inner
+        .disk_cache
+        .put_file(&scope, &layer.digest, SERVER_PACKAGE, recorded)
+        .await;
+    Ok(Some((content, folder)))
+}
+
+/// Reads a file of a layer, from the disk cache or the registry.
 pub(crate) async fn read_file(
     inner: &Arc<Inner>,
     opened: &OpenedImage,
@@ -119,6 +152,20 @@ pub(crate) async fn read_file(
     {
         return Ok(Some(content));
     }
+    let found = search_file(inner, opened, layer, path, image).await?;
+    Ok(found.map(|(content, _)| content))
+}
+
+/// Reads a file of a layer from the registry and caches it. Follows hard links inside the layer. Also
+/// returns the folder that records the server package.
+async fn search_file(
+    inner: &Arc<Inner>,
+    opened: &OpenedImage,
+    layer: &Descriptor,
+    path: &LayerPath,
+    image: &str,
+) -> Result<Option<(Vec<u8>, Option<String>)>, Error> {
+    let scope = inner.scope(&opened.session.name_of(&opened.repository));
     let OpenedImage {
         session,
         repository,
@@ -128,12 +175,16 @@ pub(crate) async fn read_file(
     for _ in 0..MAX_LINKS {
         let query = FileQuery::Path(query_path);
         match search_layer(inner, session, repository, layer, &query, image).await? {
-            Found::File { content, .. } => {
+            Found::File {
+                content,
+                server_package,
+                ..
+            } => {
                 inner
                     .disk_cache
                     .put_file(&scope, &layer.digest, path.as_str(), &content)
                     .await;
-                return Ok(Some(content));
+                return Ok(Some((content, server_package)));
             }
             Found::HardLink(target) => query_path = target,
             Found::Nothing => return Ok(None),

@@ -3,6 +3,8 @@
 //! The map is built in. The operator's ConfigMap can override and extend it. Its base configurations
 //! are used for images without configuration labels.
 
+pub mod settings;
+
 use std::collections::BTreeMap;
 
 /// A named distribution.

@@ -4,6 +4,7 @@
 //! variables and startup options that it needs, diagnostics, and a receipt. The operator, the
 //! webhook, the command line and the shadow run of a candidate plugin all call [`generate`].
 
+mod needed_variables;
 mod requests;
 mod variables;
 
@@ -18,10 +19,13 @@ use llsd_api::{Diagnostic, FieldPath, Severity};
 use serde_json::Value;
 
 use crate::adapter::{Adapter, Fault, Response};
-use crate::schema_selection::{SchemaError, SchemaSource, SelectedSchema, select_schema};
+use crate::schema_selection::{
+    ReleaseRange, SchemaError, SchemaSource, SelectedSchema, select_schema,
+};
 use crate::{digest, key_order, yaml};
 
 pub use requests::PodContext;
+use requests::Target;
 pub use variables::{PodVariable, ValueSource};
 
 /// The inputs of [`generate`].
@@ -32,6 +36,9 @@ pub struct Inputs<'a> {
     pub base: &'a Value,
     /// What is known about the base configuration: labels, server release, an explicit schema.
     pub hints: &'a Hints,
+    /// The release that the running server reports. It decides only between several candidates, and
+    /// the configuration does not depend on it otherwise.
+    pub running_release: Option<&'a str>,
     /// Paths in the pod, and the packages of external providers.
     pub pod_context: &'a PodContext,
 }
@@ -57,6 +64,8 @@ pub struct Generated {
     pub schema: String,
     /// How the schema was selected.
     pub schema_source: SchemaSource,
+    /// The releases that read the schema.
+    pub releases: ReleaseRange,
     /// Which plugin generated it, from which input.
     pub receipt: Receipt,
 }
@@ -97,10 +106,25 @@ pub fn generate(
     adapters: &[&dyn Adapter],
     inputs: &Inputs<'_>,
 ) -> Result<Generated, GenerateError> {
-    let selected = select_schema(adapters, inputs.base, inputs.hints)?;
+    let Inputs {
+        base,
+        hints,
+        running_release,
+        ..
+    } = inputs;
+    let selected = select_schema(adapters, base, hints, *running_release)?;
+    let releases = ReleaseRange::from(selected.schema);
+    let target = Target {
+        schema: &selected.schema.id,
+        // A release that does not read the selected schema is overruled by what selected it.
+        server_version: hints
+            .server_version
+            .as_deref()
+            .filter(|version| releases.includes(version).unwrap_or(true)),
+    };
     let mut calls = CallLog::default();
-    let Expanded { providers, wants } = expand(adapters, &selected, inputs, &mut calls)?;
-    let request = requests::assembly(inputs, &selected.schema.id, providers);
+    let Expanded { providers, wants } = expand(adapters, &selected, target, inputs, &mut calls)?;
+    let request = requests::assembly(inputs, target, providers);
     let assembly = match calls.record(selected.adapter.assemble(&request)?) {
         Ok(Outcome { output, warnings }) => {
             calls.report(warnings);
@@ -124,6 +148,12 @@ pub fn generate(
         }
     };
     let config = key_order::like_base(inputs.base, Value::Object(assembly.config));
+    let needed =
+        needed_variables::check(inputs.checked, &config, &assembly.startup.env, &variables);
+    calls.diagnostics.extend(needed);
+    if calls.has_errors() {
+        return Err(calls.into_rejection());
+    }
     let yaml = yaml::write(&config);
     Ok(Generated {
         variables,
@@ -132,6 +162,7 @@ pub fn generate(
         models: assembly.models,
         schema: selected.schema.id.clone(),
         schema_source: selected.source,
+        releases,
         receipt: calls.receipt(selected.adapter, &yaml),
         warnings: calls.into_diagnostics(),
         config,
@@ -150,11 +181,12 @@ struct Expanded {
 fn expand(
     adapters: &[&dyn Adapter],
     selected: &SelectedSchema<'_>,
+    target: Target<'_>,
     inputs: &Inputs<'_>,
     calls: &mut CallLog,
 ) -> Result<Expanded, GenerateError> {
     let mut expanded = Expanded::default();
-    for request in requests::expansions(inputs.checked, &selected.schema.id, inputs.hints) {
+    for request in requests::expansions(inputs.checked, target) {
         let adapter = expanding_adapter(adapters, selected, &request);
         match calls.record(adapter.expand(&request)?) {
             Ok(Outcome { output, warnings }) => {

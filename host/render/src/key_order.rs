@@ -4,6 +4,7 @@
 //! base, so keys have the order of the base, and new keys the order of the server's own files. Lists
 //! are not reordered, because their order is significant.
 
+use llsd_api::server_variables::conditional_text;
 use serde_json::{Map, Value};
 
 /// Keys in the order of the server's own files. Other keys come last, sorted.
@@ -89,30 +90,20 @@ fn rank(key: &str) -> usize {
         .unwrap_or(CONVENTION.len())
 }
 
-/// The element of the base's list with the same id.
+/// The element of the base's list with the same id. An element without an id, such as a rule of an
+/// access policy, has the order of an equal element.
 fn counterpart<'a>(candidates: &'a [Value], item: &Value) -> &'a Value {
     const IDS: [&str; 4] = ["model_id", "shield_id", "toolgroup_id", "provider_id"];
     let own = IDS
         .iter()
         .find_map(|key| Some((*key, item[*key].as_str()?)));
-    let same = |candidate: &&Value| {
-        own.is_some_and(|(key, id)| {
-            candidate[key]
-                .as_str()
-                .is_some_and(|other| literal(other) == literal(id))
-        })
+    let same = |candidate: &&Value| match own {
+        Some((key, id)) => candidate[key]
+            .as_str()
+            .is_some_and(|other| conditional_text(other) == conditional_text(id)),
+        None => *candidate == item,
     };
     candidates.iter().find(same).unwrap_or(&Value::Null)
-}
-
-/// The id inside `${env.X:+id}`, or the id itself.
-fn literal(id: &str) -> &str {
-    let conditional = id
-        .strip_prefix("${env.")
-        .and_then(|rest| rest.strip_suffix('}'));
-    conditional
-        .and_then(|inside| inside.split_once('+'))
-        .map_or(id, |(_, id)| id)
 }
 
 #[cfg(test)]
@@ -145,5 +136,20 @@ mod tests {
             })
             .to_string()
         );
+    }
+
+    /// D10: `--output diff` showed the rules of an access policy with reordered keys.
+    #[test]
+    fn an_element_without_an_id_keeps_the_order_of_the_equal_element_of_the_base() {
+        let rules = json!([
+            {"permit": {"principal": "a", "actions": ["read"]}, "description": "b"},
+            {"forbid": {"principal": "c", "actions": ["read"]}, "description": "d"},
+        ]);
+        let base = json!({"server": {"auth": {"access_policy": rules}}});
+        let sorted = json!({"server": {"auth": {"access_policy": [
+            {"description": "b", "permit": {"actions": ["read"], "principal": "a"}},
+            {"description": "d", "forbid": {"actions": ["read"], "principal": "c"}},
+        ]}}});
+        assert_eq!(like_base(&base, sorted).to_string(), base.to_string());
     }
 }

@@ -19,4 +19,4 @@ pub use generate::{
     GenerateError, Generated, Inputs, PodContext, PodVariable, Receipt, ValueSource, generate,
 };
 pub use provider_package::ProviderPackage;
-pub use schema_selection::{SchemaError, SchemaSource};
+pub use schema_selection::{ReleaseRange, SchemaError, SchemaSource, schema_of_release};

@@ -1,11 +1,14 @@
 //! Selects the schema of a base configuration, and the plugin that implements it.
 //!
 //! The first of these that is known decides: an explicit schema, the release of the server, the
-//! plugins' detection. If several schemas are possible, the user must choose; nothing is guessed.
+//! plugins' detection. If several schemas are possible, the release that the running server reports
+//! decides between them; otherwise the user must choose. Nothing is guessed.
 //!
 //! The candidates of all plugins are compared on one scale: the points against each of them (see
 //! [`Candidate`]). A plugin that does not weigh, because it is older than the points, is neither
 //! preferred nor outvoted: its candidate is selected only when it is the only one.
+
+use std::fmt;
 
 use llsd_adapter_sdk::documents::{Hints, ServedSchema};
 use llsd_adapter_sdk::{Candidate, Detection, Release};
@@ -31,6 +34,55 @@ pub enum SchemaSource {
     ServerVersion,
     /// By a plugin that recognised the base configuration.
     Detected,
+    /// By the release that the running server reports, among several candidates of the plugins.
+    RunningServer,
+}
+
+/// The releases that read a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseRange {
+    /// The first release.
+    pub from: String,
+    /// The first release after the schema; `None` for the newest schema.
+    pub before: Option<String>,
+}
+
+impl ReleaseRange {
+    /// Whether a release is in the range; `None` if the string contains no release.
+    pub fn includes(&self, release: &str) -> Option<bool> {
+        Some(is_between(
+            Release::parse(release)?,
+            &self.from,
+            self.before.as_deref(),
+        ))
+    }
+}
+
+impl From<&ServedSchema> for ReleaseRange {
+    fn from(schema: &ServedSchema) -> Self {
+        Self {
+            from: schema.from.clone(),
+            before: schema.before.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ReleaseRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, before } = self;
+        match before {
+            Some(before) => write!(f, "from {from} to before {before}"),
+            None => write!(f, "from {from}"),
+        }
+    }
+}
+
+/// The schema that a release reads, among those of the plugins.
+pub fn schema_of_release(adapters: &[&dyn Adapter], release: &str) -> Option<String> {
+    let release = Release::parse(release)?;
+    schemas(adapters)
+        .find(|(_, schema)| includes(schema, release))
+        .map(|(_, schema)| schema.id.clone())
 }
 
 /// Why no schema was selected.
@@ -88,11 +140,13 @@ fn clean(key: &str) -> String {
     key.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
-/// Selects a schema. If two plugins implement it, the first one is used.
+/// Selects a schema. If two plugins implement it, the first one is used. `running` is the release that
+/// the running server reports.
 pub(crate) fn select_schema<'a>(
     adapters: &[&'a dyn Adapter],
     base: &Value,
     hints: &Hints,
+    running: Option<&str>,
 ) -> Result<SelectedSchema<'a>, GenerateError> {
     if let Some(stated) = &hints.schema {
         return Ok(find_schema(
@@ -113,7 +167,7 @@ pub(crate) fn select_schema<'a>(
     }
     let (mut candidates, is_certain) = detect(adapters, base, hints)?;
     match candidates.as_slice() {
-        [] => Err(unsupported(adapters, "(not recognised)").into()),
+        [] => Err(unsupported(adapters, &unrecognised(base)).into()),
         [one] if is_certain => {
             let id = &one.schema;
             Ok(find_schema(
@@ -124,10 +178,39 @@ pub(crate) fn select_schema<'a>(
             )?)
         }
         _ => {
+            if let Some(selected) = running.and_then(|it| choose(adapters, &candidates, it)) {
+                return Ok(selected);
+            }
             candidates.sort_by_key(|candidate| candidate.points);
             Err(SchemaError::Ambiguous(candidates).into())
         }
     }
+}
+
+/// What a base configuration that no plugin recognises says about itself.
+fn unrecognised(base: &Value) -> String {
+    match &base["version"] {
+        Value::Null => "(not recognised, without a version)".to_owned(),
+        Value::String(version) => format!("\"{}\" (not recognised)", clean(version)),
+        version @ (Value::Number(_) | Value::Bool(_)) => format!("{version} (not recognised)"),
+        _ => "(not recognised, version is not a number or string)".to_owned(),
+    }
+}
+
+/// The candidate that a release reads. `None` if the release reads none of them: a base of another
+/// release than the running server's stays a question.
+fn choose<'a>(
+    adapters: &[&'a dyn Adapter],
+    candidates: &[Candidate],
+    running: &str,
+) -> Option<SelectedSchema<'a>> {
+    let release = Release::parse(running)?;
+    let is_candidate = |schema: &ServedSchema| candidates.iter().any(|one| one.schema == schema.id);
+    let source = SchemaSource::RunningServer;
+    let found = find_schema(adapters, source, running, |schema| {
+        includes(schema, release) && is_candidate(schema)
+    });
+    found.ok()
 }
 
 /// The first schema that matches. `found` describes it in the error.
@@ -216,13 +299,13 @@ fn schemas<'a>(
 
 /// Whether the range of a schema includes a release.
 fn includes(schema: &ServedSchema, release: Release) -> bool {
+    is_between(release, &schema.from, schema.before.as_deref())
+}
+
+fn is_between(release: Release, from: &str, before: Option<&str>) -> bool {
     let bound = |text: &str| Release::parse_bound(text);
-    let is_before_end = schema
-        .before
-        .as_deref()
-        .and_then(bound)
-        .is_none_or(|before| release < before);
-    is_before_end && bound(&schema.from).is_some_and(|from| release >= from)
+    let is_before_end = before.and_then(bound).is_none_or(|before| release < before);
+    is_before_end && bound(from).is_some_and(|from| release >= from)
 }
 
 fn unique(ids: impl IntoIterator<Item = String>) -> Vec<String> {

@@ -10,7 +10,8 @@ use llsd_adapter_sdk::documents::Hints;
 use llsd_api::Checked;
 use llsd_api::checked::{ConfigSource, ServerSource};
 use llsd_render::{
-    GenerateError, Generated, Inputs, PodContext, SchemaSource, distributions, generate, yaml,
+    GenerateError, Generated, Inputs, PodContext, SchemaError, SchemaSource, distributions,
+    generate, yaml,
 };
 use native::Native;
 use serde_json::Value;
@@ -34,10 +35,20 @@ fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Gener
 fn generated_with(checked: &Checked, hints: &Hints) -> Result<Generated, GenerateError> {
     let starter = &distributions::builtin()["starter"];
     let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
+    generated_on(checked, &base, hints, None)
+}
+
+fn generated_on(
+    checked: &Checked,
+    base: &Value,
+    hints: &Hints,
+    running_release: Option<&str>,
+) -> Result<Generated, GenerateError> {
     let inputs = Inputs {
         checked,
-        base: &base,
+        base,
         hints,
+        running_release,
         pod_context: &PodContext::with_placeholder_packages(checked),
     };
     generate(&[&Native::new()], &inputs)
@@ -109,4 +120,106 @@ fn an_invalid_resource_and_an_unsupported_schema_are_different_errors() {
     let error = generated(&spec("vllm"), Some("acme/1.0")).unwrap_err();
     assert!(matches!(error, GenerateError::Schema(_)), "{error}");
     assert!(error.to_string().contains("acme/1.0"), "{error}");
+}
+
+/// The dialect that is generated for a base with so few keys that it is one of several, and how it was
+/// selected; `None` for a question.
+fn selected(
+    schema: Option<&str>,
+    server_version: Option<&str>,
+    running: Option<&str>,
+) -> Option<(String, SchemaSource)> {
+    let checked = checked(include_str!("../../../samples/minimal.yaml"));
+    let base = yaml::read("{version: 2, apis: [inference], providers: {inference: []}}").unwrap();
+    let hints = Hints {
+        schema: schema.map(str::to_owned),
+        server_version: server_version.map(str::to_owned),
+        ..Hints::default()
+    };
+    match generated_on(&checked, &base, &hints, running) {
+        Ok(generated) => Some((generated.schema, generated.schema_source)),
+        Err(GenerateError::Schema(SchemaError::Ambiguous(_))) => None,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Issue H, wanted 2.
+#[test]
+fn a_weaker_hint_about_the_dialect_never_overrides_a_stronger_one() {
+    let (old, new) = ("llama-stack/0.5", "llama-stack/0.7");
+    let by = |schema: &str, source| Some((schema.to_owned(), source));
+    assert_eq!(selected(None, None, None), None);
+    for (schema, version, running, expected) in [
+        (
+            Some(new),
+            Some("0.6.1"),
+            Some("0.6.1"),
+            by(new, SchemaSource::Stated),
+        ),
+        (
+            None,
+            Some("0.7.1"),
+            Some("0.6.1"),
+            by(new, SchemaSource::ServerVersion),
+        ),
+        (
+            None,
+            None,
+            Some("0.6.1"),
+            by(old, SchemaSource::RunningServer),
+        ),
+        (
+            None,
+            None,
+            Some("0.7.3"),
+            by(new, SchemaSource::RunningServer),
+        ),
+        (
+            None,
+            Some("latest"),
+            Some("0.7.3"),
+            by(new, SchemaSource::RunningServer),
+        ),
+    ] {
+        let found = selected(schema, version, running);
+        assert_eq!(found, expected, "{schema:?} {version:?} {running:?}");
+    }
+}
+
+/// Issue H, wanted 2.
+#[test]
+fn a_running_server_of_no_candidate_leaves_the_question_open() {
+    for release in ["0.2.5", "9.0", "unknown", ""] {
+        assert_eq!(selected(None, None, Some(release)), None, "{release}");
+    }
+}
+
+/// Issue H, wanted 2.
+#[test]
+fn a_running_server_does_not_change_a_detected_dialect() {
+    let checked = checked(include_str!("../../../samples/minimal.yaml"));
+    let starter = &distributions::builtin()["starter"];
+    let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
+    let without = generated_on(&checked, &base, &Hints::default(), None).unwrap();
+    let with = generated_on(&checked, &base, &Hints::default(), Some("0.6.1")).unwrap();
+    assert_eq!(without, with);
+    assert_eq!(with.schema_source, SchemaSource::Detected);
+    assert_eq!(with.releases.includes("0.6.1"), Some(false));
+    assert_eq!(with.releases.includes("0.7.1"), Some(true));
+}
+
+/// Issue H, wanted 2: the release in a label must not select keys of a dialect that the resource does
+/// not use.
+#[test]
+fn a_release_that_contradicts_the_stated_dialect_is_not_passed_to_the_plugin() {
+    let checked = checked(include_str!("../../../samples/minimal.yaml"));
+    let output = |version: Option<&str>| {
+        let hints = Hints {
+            schema: Some("llama-stack/0.7".to_owned()),
+            server_version: version.map(str::to_owned),
+            ..Hints::default()
+        };
+        generated_with(&checked, &hints).unwrap().yaml
+    };
+    assert_eq!(output(Some("0.5.1")), output(None));
 }

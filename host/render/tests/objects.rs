@@ -13,7 +13,7 @@ use llsd_render::objects::{
     Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner,
     build_objects,
 };
-use llsd_render::{Generated, PodVariable, Receipt, SchemaSource, ValueSource};
+use llsd_render::{Generated, PodVariable, Receipt, ReleaseRange, SchemaSource, ValueSource};
 use serde_json::{Value, json};
 
 const IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1";
@@ -397,6 +397,10 @@ fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
         warnings: Vec::new(),
         schema: "llama-stack/0.7".to_owned(),
         schema_source: SchemaSource::Stated,
+        releases: ReleaseRange {
+            from: "0.7.0".to_owned(),
+            before: None,
+        },
         receipt: Receipt {
             plugin: "llama-stack".to_owned(),
             version: "0.1.0".to_owned(),

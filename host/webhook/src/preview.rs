@@ -129,6 +129,7 @@ fn generate_diagnostics(
         checked,
         base: config,
         hints,
+        running_release: None,
         pod_context: &PodContext::with_placeholder_packages(checked),
     };
     match generate(&adapters, &inputs) {

@@ -140,6 +140,7 @@ impl Workload {
             checked: &self.checked,
             base: &self.base,
             hints: &Hints::default(),
+            running_release: None,
             pod_context: &self.pod_context,
         };
         generate(&[adapter], &inputs)?;

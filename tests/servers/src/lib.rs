@@ -6,10 +6,12 @@
 mod server;
 mod validation;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, bail};
+use llsd_api::server_variables::{Form, readings};
 use llsd_render::yaml;
 use serde_json::{Value, json};
 
@@ -103,6 +105,25 @@ pub fn samples() -> anyhow::Result<Vec<PathBuf>> {
     });
     files.sort();
     Ok(files)
+}
+
+/// A copy of a resource that sets every variable which a base configuration reads without a default.
+/// Without them the resource is rejected, because the server would not start.
+pub fn with_needed_variables(resource: &Path, base: &Path) -> anyhow::Result<String> {
+    let mut resource = yaml::read(&std::fs::read_to_string(resource)?)?;
+    let base = yaml::read(&std::fs::read_to_string(base)?)?;
+    let names: BTreeSet<&str> = readings(&base)
+        .into_iter()
+        .filter(|reading| reading.form == Form::Bare)
+        .map(|reading| reading.name)
+        .collect();
+    if !names.is_empty() {
+        let env = names
+            .into_iter()
+            .map(|name| json!({"name": name, "value": "set"}));
+        resource["spec"]["workload"]["overrides"]["env"] = env.collect();
+    }
+    Ok(yaml::write(&resource))
 }
 
 /// The root folder of the checkout.

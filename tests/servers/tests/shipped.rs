@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use llsd_render::yaml;
-use llsd_servers::{Finding, RELEASES, Release, render, root, test_each_release, validate};
+use llsd_servers::{
+    Finding, RELEASES, Release, render, root, test_each_release, validate, with_needed_variables,
+};
 use serde_json::Value;
 
 fn shipped_files_survive_in(release: Release) {
     let folder = tempfile::tempdir().unwrap();
-    let minimal = root().join("samples/minimal.yaml");
+    let sample = root().join("samples/minimal.yaml");
+    let minimal = folder.path().join("resource.yaml");
     let shipped = release.shipped().unwrap();
     assert!(
         shipped.len() >= 8,
@@ -22,6 +25,7 @@ fn shipped_files_survive_in(release: Release) {
     );
     let mut pairs = Vec::new();
     for (index, base) in shipped.iter().enumerate() {
+        std::fs::write(&minimal, with_needed_variables(&sample, base).unwrap()).unwrap();
         // Without hints the dialect is detected, or the error lists the right one.
         let rendered = render(&minimal, base, &[]).unwrap();
         let report = match rendered {

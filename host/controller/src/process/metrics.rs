@@ -39,6 +39,9 @@ pub struct Metrics {
     plugin_fetches: Counters<1>,
     plugin_transitions: Counters<1>,
     configuration_problems: Gauge,
+    release_mismatches: Gauge,
+    /// Namespace and name of the resources that `release_mismatches` counts.
+    mismatched: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Metrics {
@@ -58,6 +61,8 @@ impl Metrics {
             plugin_fetches: Family::default(),
             plugin_transitions: Family::default(),
             configuration_problems: Gauge::default(),
+            release_mismatches: Gauge::default(),
+            mismatched: Mutex::default(),
         };
         let Self {
             registry,
@@ -73,6 +78,8 @@ impl Metrics {
             plugin_fetches,
             plugin_transitions,
             configuration_problems,
+            release_mismatches,
+            mismatched: _,
         } = &mut metrics;
         registry.register(
             "reconciles",
@@ -131,6 +138,11 @@ impl Metrics {
             "Problems found in the operator's own ConfigMap",
             configuration_problems.clone(),
         );
+        registry.register(
+            "release_mismatches",
+            "Resources whose server reports a release of another dialect than its configuration",
+            release_mismatches.clone(),
+        );
         Arc::new(metrics)
     }
 
@@ -167,6 +179,19 @@ impl Metrics {
     pub(crate) fn set_configuration_problems(&self, number: usize) {
         self.configuration_problems
             .set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// Records whether the server of a resource reports a release of another dialect.
+    pub(crate) fn set_release_mismatch(&self, namespace: &str, name: &str, is_mismatch: bool) {
+        let mut mismatched = self.mismatched.lock();
+        let resource = (namespace.to_owned(), name.to_owned());
+        if is_mismatch {
+            mismatched.insert(resource);
+        } else {
+            mismatched.remove(&resource);
+        }
+        self.release_mismatches
+            .set(i64::try_from(mismatched.len()).unwrap_or(i64::MAX));
     }
 
     /// Counts a plugin fetch.
@@ -260,6 +285,20 @@ mod tests {
             text.contains("llsd_rejections_total{code=\"other\"} 50"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_resource_with_a_release_mismatch_is_counted_once_until_it_matches_or_is_deleted() {
+        let metrics = Metrics::new();
+        for _ in 0..2 {
+            metrics.set_release_mismatch("ns", "demo", true);
+            metrics.set_release_mismatch("ns", "other", false);
+        }
+        let text = metrics.text();
+        assert!(text.contains("\nllsd_release_mismatches 1\n"), "{text}");
+        metrics.set_release_mismatch("ns", "demo", false);
+        let text = metrics.text();
+        assert!(text.contains("\nllsd_release_mismatches 0\n"), "{text}");
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Context {
         self.references.forget(namespace, name);
         self.backoff.reset(namespace, name);
         self.servers.forget(namespace, name);
+        self.metrics.set_release_mismatch(namespace, name, false);
         self.contents.forget_deleted();
     }
 }

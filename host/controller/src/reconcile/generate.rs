@@ -9,10 +9,13 @@ use std::sync::Arc;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::Checked;
 use llsd_api::conditions::reason;
+use llsd_api::v1alpha2::DistributionStatus;
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::objects::ConfigPlan;
-use llsd_render::{GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaError};
+use llsd_render::{
+    GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaError, schema_of_release,
+};
 use serde_json::Value;
 
 use super::gather::{Gathered, Source};
@@ -74,12 +77,15 @@ pub(crate) async fn generate(
     plugins: &ActivePlugins,
     checked: &Checked,
     gathered: &Gathered,
+    status: &DistributionStatus,
 ) -> Result<ConfigPlan, Error> {
     Ok(match &gathered.source {
         Source::Base { config, hints, .. } => {
             let current = plugins.set.current();
+            let running = running_release(status, gathered, &current);
             let generated =
-                generate_with(current, checked, config, hints, &gathered.packages).await;
+                generate_with(current, checked, config, hints, running, &gathered.packages);
+            let generated = generated.await;
             match &generated {
                 Ok(generated) => plugins.faults.record(Ok(generated)),
                 Err(Error::Failed(error)) => plugins.faults.record(Err(error)),
@@ -96,12 +102,57 @@ pub(crate) async fn generate(
     })
 }
 
-/// Generates the configuration with a set of plugins.
+/// The release that the running server reports, if it helps to select the dialect: the server runs the
+/// image that the resource uses now, and what runs was not generated in another dialect. Otherwise a
+/// question would be answered by changing what runs.
+pub(crate) fn running_release(
+    status: &DistributionStatus,
+    gathered: &Gathered,
+    plugins: &[Plugin],
+) -> Option<String> {
+    let resolved = status.resolved_distribution.as_ref()?;
+    let digest = gathered
+        .labels
+        .as_ref()
+        .map(|labels| labels.image_digest.to_string());
+    let is_same_digest = match (&resolved.digest, &digest) {
+        (Some(running), Some(read)) => running == read,
+        _ => true,
+    };
+    if resolved.image.as_ref() != Some(&gathered.image) || !is_same_digest {
+        return None;
+    }
+    let release = status
+        .version
+        .as_ref()?
+        .llama_stack_server_version
+        .clone()?;
+    let generation = status.config_generation.as_ref();
+    match generation.and_then(|generation| generation.schema.as_ref()) {
+        Some(running) => {
+            let schema = schema_of_release(&as_adapters(plugins), &release);
+            (schema.as_ref() == Some(running)).then_some(release)
+        }
+        None => Some(release),
+    }
+}
+
+/// The plugins as the functions of `llsd_render` take them.
+pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
+    plugins
+        .iter()
+        .map(|plugin| plugin as &dyn Adapter)
+        .collect()
+}
+
+/// Generates the configuration with a set of plugins. `running` is the release that the running server
+/// reports.
 pub(crate) async fn generate_with(
     plugins: Arc<[Plugin]>,
     checked: &Checked,
     base: &Value,
     hints: &Hints,
+    running: Option<String>,
     packages: &BTreeMap<String, ProviderPackage>,
 ) -> Result<Generated, Error> {
     let (checked, base) = (checked.clone(), base.clone());
@@ -114,14 +165,12 @@ pub(crate) async fn generate_with(
         ..PodContext::default()
     };
     let generating = tokio::task::spawn_blocking(move || {
-        let adapters: Vec<&dyn Adapter> = plugins
-            .iter()
-            .map(|plugin| plugin as &dyn Adapter)
-            .collect();
+        let adapters = as_adapters(&plugins);
         let inputs = Inputs {
             checked: &checked,
             base: &base,
             hints: &hints,
+            running_release: running.as_deref(),
             pod_context: &pod_context,
         };
         llsd_render::generate(&adapters, &inputs)
@@ -139,4 +188,57 @@ fn explain(error: &GenerateError) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use llsd_api::v1alpha2::{ConfigGeneration, ResolvedDistribution, Versions};
+
+    use super::*;
+
+    fn status(image: &str, release: Option<&str>, schema: Option<&str>) -> DistributionStatus {
+        DistributionStatus {
+            resolved_distribution: Some(ResolvedDistribution {
+                image: Some(image.to_owned()),
+                ..ResolvedDistribution::default()
+            }),
+            version: Some(Versions {
+                llama_stack_server_version: release.map(str::to_owned),
+                ..Versions::default()
+            }),
+            config_generation: schema.map(|schema| ConfigGeneration {
+                schema: Some(schema.to_owned()),
+                ..ConfigGeneration::default()
+            }),
+            ..DistributionStatus::default()
+        }
+    }
+
+    /// Issue H, wanted 2.
+    #[test]
+    fn the_running_release_counts_only_for_its_own_image_and_its_own_dialect() {
+        let gathered = Gathered {
+            image: "acme/stack:1".to_owned(),
+            source: Source::DistributionDefault,
+            ca_bundle: None,
+            labels: None,
+            packages: BTreeMap::new(),
+            network_policy: None,
+            warnings: Vec::new(),
+        };
+        let release = |status: &DistributionStatus| running_release(status, &gathered, &[]);
+        let same = status("acme/stack:1", Some("0.3.5"), None);
+        assert_eq!(release(&same).as_deref(), Some("0.3.5"));
+        for (case, status) in [
+            ("nothing runs yet", DistributionStatus::default()),
+            ("another image", status("acme/stack:2", Some("0.3.5"), None)),
+            ("not known", status("acme/stack:1", None, None)),
+            (
+                "generated in another dialect",
+                status("acme/stack:1", Some("0.3.5"), Some("llama-stack/0.5")),
+            ),
+        ] {
+            assert_eq!(release(&status), None, "{case}");
+        }
+    }
 }

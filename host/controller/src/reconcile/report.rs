@@ -8,6 +8,7 @@ pub(crate) mod conditions;
 mod config_status;
 mod external_providers;
 mod observed;
+mod release;
 mod rollout;
 mod server;
 mod status;
@@ -22,14 +23,17 @@ use llsd_api::checked::Checked;
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
 use llsd_render::objects::{ConfigPlan, Owner, service_url};
+use llsd_render::schema_of_release;
 use serde_json::json;
 
 use super::apply::Written;
 use super::context::Context;
 use super::error::Error;
 use super::gather::Gathered;
+use super::generate::as_adapters;
 use crate::servers::PollTarget;
 use observed::Observed;
+use release::ServerDialect;
 use rollout::Rollout;
 
 /// The result of a successful apply step.
@@ -88,15 +92,32 @@ pub(crate) async fn report(
         let target = rollout.and_then(|rollout| applied.poll_target(owner, rollout));
         ctx.servers.set_target(owner, target)
     });
-    let new = status::status(&status::StatusInputs {
-        old: &old,
-        generation: cr.metadata.generation,
-        owner,
-        outcome,
-        observed: &observed,
-        server: server.as_ref(),
-        now,
-    });
+    let plugins = ctx.plugins.set.current();
+    let schema_of = |release: &str| schema_of_release(&as_adapters(&plugins), release);
+    let new_status = |is_same_file| {
+        status::status(&status::StatusInputs {
+            old: &old,
+            generation: cr.metadata.generation,
+            owner,
+            outcome,
+            observed: &observed,
+            server: server.as_ref(),
+            dialect: ServerDialect {
+                schema_of: &schema_of,
+                is_same_file,
+            },
+            now,
+        })
+    };
+    let mut new = new_status(false);
+    if let Ok(applied) = outcome
+        && release::is_mismatch(&new)
+        && release::is_same_file(&plugins, applied, &new).await
+    {
+        new = new_status(true);
+    }
+    ctx.metrics
+        .set_release_mismatch(&owner.namespace, &owner.name, release::is_mismatch(&new));
     if new == old {
         return Ok(());
     }

@@ -2,30 +2,19 @@
 //!
 //! In: the data of the ConfigMap, and of the ConfigMaps with base configurations that it names. Out:
 //! each part, or its problem and how to fix it. An invalid entry affects neither other entries nor
-//! other parts.
+//! other parts. The distributions are parsed by `llsd_render`, because the command line parses them too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use llsd_api::checked::DEFAULT_CONFIG_KEY;
-use llsd_api::v1alpha2::BaseConfig;
 use llsd_registry::{Mirror, Mirrors, Reference};
-use llsd_render::distributions::{self, KnownDistribution};
-use llsd_render::yaml;
+use llsd_render::distributions::KnownDistribution;
+use llsd_render::distributions::settings::{StatedDistributions, part, problem};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use super::NAME;
+pub(super) use llsd_render::distributions::settings::{ConfigMapData, Parsed};
 
 const FEATURE_FLAGS: &str = "featureFlags";
-const IMAGE_OVERRIDES: &str = "image-overrides";
-const DISTRIBUTIONS: &str = "distributions";
 const MIRRORS: &str = "mirrors";
-
-/// The data of a ConfigMap.
-pub(super) type ConfigMapData = BTreeMap<String, String>;
-/// A part, or its problem.
-pub(super) type Parsed<T> = Result<T, String>;
 
 /// One version of the ConfigMap.
 pub(super) struct ParsedSettings {
@@ -39,20 +28,6 @@ pub(super) struct StatedSettings {
     network_policy: Parsed<bool>,
     distributions: Parsed<StatedDistributions>,
     mirrors: Parsed<Vec<Mirror>>,
-}
-
-#[derive(Default)]
-struct StatedDistributions {
-    images: BTreeMap<String, String>,
-    entries: BTreeMap<String, Parsed<Entry>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Entry {
-    image: Option<String>,
-    schema: Option<String>,
-    base_config: Option<BaseConfig>,
 }
 
 /// The flags of llama-stack-k8s-operator. Unknown flags are ignored.
@@ -78,20 +53,9 @@ struct StatedMirror {
 /// Parses the data of the ConfigMap. A missing key has the default of its part.
 pub(super) fn parse(data: &ConfigMapData) -> StatedSettings {
     let flags: Parsed<FeatureFlags> = part(data, FEATURE_FLAGS);
-    let images = part(data, IMAGE_OVERRIDES);
-    let entries: Parsed<BTreeMap<String, Value>> = part(data, DISTRIBUTIONS);
-    let entries = entries.map(|all| {
-        let parse = |(name, value): (String, Value)| {
-            let entry = serde_json::from_value(value)
-                .map_err(|error| problem(&format!("{DISTRIBUTIONS}.{name}"), &error));
-            (name, entry)
-        };
-        all.into_iter().map(parse).collect()
-    });
     StatedSettings {
         network_policy: flags.map(|flags| flags.enable_network_policy.enabled),
-        distributions: images
-            .and_then(|images| entries.map(|entries| StatedDistributions { images, entries })),
+        distributions: StatedDistributions::parse(data),
         mirrors: mirrors(data),
     }
 }
@@ -99,103 +63,23 @@ pub(super) fn parse(data: &ConfigMapData) -> StatedSettings {
 impl StatedSettings {
     /// Names of the ConfigMaps with base configurations, in the operator's namespace.
     pub(super) fn base_config_maps(&self) -> BTreeSet<String> {
-        let entries = self
-            .distributions
-            .iter()
-            .flat_map(|all| all.entries.values());
-        entries
-            .filter_map(|entry| entry.as_ref().ok()?.base_config.as_ref())
-            .map(|base| base.config_map_name.clone())
-            .collect()
+        let distributions = self.distributions.as_ref();
+        distributions.map_or_else(|_| BTreeSet::new(), StatedDistributions::base_config_maps)
     }
 
     /// Adds the base configurations. `found` are the ConfigMaps that exist.
     pub(super) fn with_bases(self, found: &BTreeMap<String, ConfigMapData>) -> ParsedSettings {
-        let distributions = self.distributions.map(|stated| {
-            let builtin = distributions::builtin();
-            let names: BTreeSet<&String> = builtin
-                .keys()
-                .chain(stated.images.keys())
-                .chain(stated.entries.keys())
-                .collect();
-            names
-                .into_iter()
-                .map(|name| (name.clone(), stated.known(name, builtin.get(name), found)))
-                .collect()
-        });
+        let check_image = |image: &str| match image.parse::<Reference>() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
         ParsedSettings {
             network_policy: self.network_policy,
-            distributions,
+            distributions: self
+                .distributions
+                .map(|stated| stated.with_bases(found, &check_image)),
             mirrors: self.mirrors,
         }
-    }
-}
-
-impl StatedDistributions {
-    /// The distribution of a name. The built-in schema and base configuration fit only their own
-    /// release; for another image they come from the entry or from the labels of the image.
-    fn known(
-        &self,
-        name: &str,
-        builtin: Option<&KnownDistribution>,
-        found: &BTreeMap<String, ConfigMapData>,
-    ) -> Parsed<KnownDistribution> {
-        let entry = match self.entries.get(name) {
-            Some(entry) => Some(entry.as_ref().map_err(Clone::clone)?),
-            None => None,
-        };
-        let (key, image) = match self.images.get(name) {
-            Some(image) => (IMAGE_OVERRIDES, Some(image)),
-            None => (DISTRIBUTIONS, entry.and_then(|entry| entry.image.as_ref())),
-        };
-        let location = format!("{key}.{name}");
-        let image = image.or(builtin.map(|known| &known.image));
-        let image = image.ok_or_else(|| problem(&location, &"image is required; add it"))?;
-        let reference: Reference = image.parse().map_err(|error| problem(&location, &error))?;
-        let builtin = builtin.filter(|known| {
-            let own = known.image.parse::<Reference>();
-            own.is_ok_and(|own| own.tag() == reference.tag())
-        });
-        let base = match entry.and_then(|entry| entry.base_config.as_ref()) {
-            Some(base) => Some(base_config(name, base, found)?),
-            None => builtin.and_then(|known| known.base.clone()),
-        };
-        let schema = entry.and_then(|entry| entry.schema.clone());
-        Ok(KnownDistribution {
-            image: image.clone(),
-            schema: schema.or_else(|| builtin.and_then(|known| known.schema.clone())),
-            base,
-        })
-    }
-}
-
-fn base_config(
-    name: &str,
-    base: &BaseConfig,
-    found: &BTreeMap<String, ConfigMapData>,
-) -> Parsed<String> {
-    let BaseConfig {
-        config_map_name,
-        key,
-    } = base;
-    let location = format!("{DISTRIBUTIONS}.{name}.baseConfig");
-    let key = key.as_deref().unwrap_or(DEFAULT_CONFIG_KEY);
-    let data = found.get(config_map_name).ok_or_else(|| {
-        let missing = format!(
-            "ConfigMap {config_map_name:?} not found in the operator's namespace; create it with the key {key:?}"
-        );
-        problem(&location, &missing)
-    })?;
-    let text = data.get(key).ok_or_else(|| {
-        let missing = format!("ConfigMap {config_map_name:?} has no key {key:?}; add it");
-        problem(&location, &missing)
-    })?;
-    match yaml::read(text) {
-        Ok(_) => Ok(text.clone()),
-        Err(error) => Err(problem(
-            &location,
-            &format!("the base is not a valid server configuration: {error}"),
-        )),
     }
 }
 
@@ -213,21 +97,15 @@ fn mirrors(data: &ConfigMapData) -> Parsed<Vec<Mirror>> {
     stated.into_iter().enumerate().map(check).collect()
 }
 
-/// Parses one key of the ConfigMap.
-fn part<T: DeserializeOwned + Default>(data: &ConfigMapData, key: &str) -> Parsed<T> {
-    match data.get(key).filter(|text| !text.trim().is_empty()) {
-        Some(text) => serde_saphyr::from_str(text).map_err(|error| problem(key, &error)),
-        None => Ok(T::default()),
-    }
-}
-
-fn problem(location: &str, problem: &dyn std::fmt::Display) -> String {
-    format!("operator ConfigMap {NAME:?}, {location}: {problem}")
-}
-
 #[cfg(test)]
 mod tests {
+    use llsd_api::checked::DEFAULT_CONFIG_KEY;
+    use llsd_render::distributions;
+
     use super::*;
+
+    const IMAGE_OVERRIDES: &str = "image-overrides";
+    const DISTRIBUTIONS: &str = "distributions";
 
     fn parsed(pairs: &[(&str, &str)], bases: &[(&str, &str)]) -> ParsedSettings {
         let data = |pairs: &[(&str, &str)]| -> ConfigMapData {

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use tar::EntryType;
 
+use super::server_package::ServerPackage;
 use super::{Error, FileQuery, Found, LayerPath, ScanLimits, damaged};
 use crate::digest::Digest;
 
@@ -24,6 +25,7 @@ pub(super) fn search<R: Read>(
         limits,
         result: Ok(Found::Nothing),
         link_targets: LinkTargets::default(),
+        server_package: ServerPackage::default(),
     };
     let mut header = ExtendedHeader::default();
     // Raw entries: otherwise the library reads long names of any size into memory.
@@ -43,7 +45,15 @@ pub(super) fn search<R: Read>(
             search.visit(kind, path, link, entry.size(), &mut entry)?;
         }
     }
-    search.result
+    let Search {
+        mut result,
+        server_package: package,
+        ..
+    } = search;
+    if let Ok(Found::File { server_package, .. }) = &mut result {
+        *server_package = package.into_folder();
+    }
+    result
 }
 
 /// The state of a search.
@@ -53,6 +63,7 @@ struct Search<'a> {
     /// The result of the last entry that matched.
     result: Result<Found, Error>,
     link_targets: LinkTargets,
+    server_package: ServerPackage,
 }
 
 impl Search<'_> {
@@ -65,6 +76,7 @@ impl Search<'_> {
         size: u64,
         content: &mut impl Read,
     ) -> Result<(), Error> {
+        self.server_package.visit(path.as_str());
         let is_queried = *self.query == FileQuery::Path(path.clone());
         match kind {
             EntryType::Regular | EntryType::Continuous if size <= self.limits.file_bytes => {
@@ -84,6 +96,7 @@ impl Search<'_> {
                     Some(content) => Found::File {
                         path,
                         content: content.clone(),
+                        server_package: None,
                     },
                     None => Found::HardLink(target),
                 });
@@ -118,7 +131,11 @@ impl Search<'_> {
             FileQuery::Content(digest) => Digest::of(&content) == *digest,
         };
         if is_match {
-            self.result = Ok(Found::File { path, content });
+            self.result = Ok(Found::File {
+                path,
+                content,
+                server_package: None,
+            });
         } else if let FileQuery::Path(_) = self.query {
             self.link_targets.add(path, content);
         }

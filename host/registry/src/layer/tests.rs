@@ -247,7 +247,8 @@ fn a_file_is_found_by_its_content() {
         found,
         Found::File {
             path,
-            content: YAML.to_vec()
+            content: YAML.to_vec(),
+            server_package: None,
         }
     );
 }

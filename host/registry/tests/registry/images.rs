@@ -4,13 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use llsd_registry::labelling::Error as LabelError;
 use llsd_registry::{
-    BaseError, Digest, Error, Keyring, Labelling, Mirror, Mirrors, Registry, Scheme, labels,
+    BaseConfig, BaseError, Digest, Error, Keyring, Labelling, Mirror, Mirrors, Registry, Scheme,
+    labels,
 };
 use serde_json::json;
 
 use crate::support::layout::{Compression, Image, Layer, Layout, push};
 use crate::support::token_server::{REFRESH, TokenServer};
-use crate::support::{Options, RegistryServer, USER, chain, keyring};
+use crate::support::{Options, RegistryServer, USER, cache_folder, chain, keyring};
 
 const YAML: &str = "version: 2\napis: [inference]\n";
 
@@ -134,6 +135,73 @@ async fn a_file_in_a_layer_is_read_in_every_compression() {
             .await
             .is_ok()
     );
+}
+
+/// Issue H, wanted 2.
+#[tokio::test]
+async fn the_release_is_read_from_the_package_folder_beside_the_file_unless_a_label_states_it() {
+    let server = RegistryServer::plain();
+    let (_folder, dir) = cache_folder();
+    let packages = "opt/app/lib/python3.12/site-packages";
+    let installed = format!("{packages}/llama_stack-0.3.5.dist-info");
+    let metadata = format!("{installed}/METADATA");
+    let client = format!("{packages}/llama_stack_client-0.4.0.dist-info/METADATA");
+    let other = format!("{packages}/ogx-1.0.0.dist-info/METADATA");
+    let config = format!("{packages}/llama_stack/run.yaml");
+    let image = |folders: &[&str], version: Option<&str>| {
+        let mut files: Vec<(&str, &[u8])> = vec![(&config, YAML.as_bytes())];
+        files.extend(folders.iter().map(|path| (*path, &b"x"[..])));
+        let layer = Layer::with(&files, Compression::Gzip);
+        let mut image = Image::labelled([
+            (labels::LAYER, layer.digest().to_string()),
+            (labels::PATH, config.clone()),
+        ]);
+        if let Some(version) = version {
+            let label = "com.llamastack.distribution.version".to_owned();
+            image.labels.insert(label, version.to_owned());
+        }
+        image.layers.push(layer);
+        image
+    };
+    let folder = format!("package folder /{installed}");
+    let label = "label com.llamastack.distribution.version";
+    let both = [&*client, &*metadata];
+    for (name, image, version, source) in [
+        ("package", image(&both, None), Some("0.3.5"), Some(&*folder)),
+        (
+            "label",
+            image(&both, Some("0.6.1")),
+            Some("0.6.1"),
+            Some(label),
+        ),
+        (
+            "tag",
+            image(&both, Some("latest")),
+            Some("0.3.5"),
+            Some(&*folder),
+        ),
+        ("none", image(&[&client], None), None, None),
+        ("two", image(&[&metadata, &other], None), None, None),
+    ] {
+        let reference = push(&server, &image, &format!("packages/{name}:1"));
+        // The second client has only the disk cache of the first.
+        for _ in 0..2 {
+            let mut settings = server.settings();
+            settings.cache_dir = Some(dir.clone());
+            let registry = Registry::new(settings).unwrap();
+            let base = registry
+                .base_config(&reference, &Keyring::empty())
+                .await
+                .unwrap();
+            let BaseConfig {
+                server_version,
+                server_version_source,
+                ..
+            } = &*base;
+            let found = (server_version.as_deref(), server_version_source.as_deref());
+            assert_eq!(found, (version, source), "{name}");
+        }
+    }
 }
 
 #[tokio::test]

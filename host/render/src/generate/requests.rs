@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{
-    AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, Hints, KvStorage, Model,
+    AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, KvStorage, Model,
     PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage, TextOrReference,
     Tls, Tool,
 };
@@ -53,18 +53,26 @@ impl PodContext {
     }
 }
 
+/// What the requests ask for.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    /// The id of the schema.
+    pub(super) schema: &'a str,
+    /// The exact release, where it is known.
+    pub(super) server_version: Option<&'a str>,
+}
+
 /// One request for each provider entry, in the order of the resource.
 pub(super) fn expansions<'a>(
     checked: &'a Checked,
-    schema: &'a str,
-    hints: &'a Hints,
+    target: Target<'a>,
 ) -> impl Iterator<Item = ExpansionRequest> + 'a {
     checked
         .providers
         .iter()
         .map(move |provider| ExpansionRequest {
-            schema: schema.to_owned(),
-            server_version: hints.server_version.clone(),
+            schema: target.schema.to_owned(),
+            server_version: target.server_version.map(str::to_owned),
             api: provider.api.to_owned(),
             path: provider.path.to_string(),
             entry: entry(provider),
@@ -86,18 +94,19 @@ fn entry(provider: &CheckedProvider) -> ProviderEntry {
 /// The request to assemble the server configuration.
 pub(super) fn assembly(
     inputs: &Inputs<'_>,
-    schema: &str,
+    target: Target<'_>,
     providers: BTreeMap<String, Vec<PlacedProvider>>,
 ) -> AssemblyRequest {
     let &Inputs {
         checked,
         base,
-        hints,
+        hints: _,
+        running_release: _,
         pod_context,
     } = inputs;
     AssemblyRequest {
-        schema: schema.to_owned(),
-        server_version: hints.server_version.clone(),
+        schema: target.schema.to_owned(),
+        server_version: target.server_version.map(str::to_owned),
         base: base.clone(),
         providers,
         resources: resources(checked),

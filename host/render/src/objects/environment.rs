@@ -10,6 +10,10 @@ use llsd_api::checked::DEFAULT_PORT;
 use super::{ConfigPlan, ObjectInputs, ca_bundle, derived_secret, external_providers, volumes};
 use crate::generate::{PodVariable, ValueSource};
 
+/// The variables that the operator always sets, except `SSL_CERT_FILE`, which needs a CA bundle.
+pub(crate) const OPERATOR_VARIABLES: [&str; 4] =
+    ["HF_HOME", "LLS_WORKERS", "LLS_PORT", "LLAMA_STACK_CONFIG"];
+
 pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
     let checked = inputs.checked;
     let workers = checked.workload.workers.unwrap_or(1);

@@ -1,13 +1,15 @@
 //! The status of running servers, read from a fake server because no container runs in the testbed.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::{Options, Polling};
@@ -15,32 +17,76 @@ use llsd_e2e::{DEADLINE, TestEnv, condition, config_map, minimal, phase};
 use llsd_testbed::until;
 use serde_json::json;
 
-#[derive(Default)]
 struct FakeServer {
+    release: Mutex<&'static str>,
     is_broken: AtomicBool,
     requests: AtomicUsize,
 }
 
+impl FakeServer {
+    fn of(release: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            release: Mutex::new(release),
+            is_broken: AtomicBool::default(),
+            requests: AtomicUsize::default(),
+        })
+    }
+
+    /// Waits until the operator polled ten more times.
+    async fn ten_more_polls(&self) {
+        let before = self.requests.load(Ordering::Relaxed);
+        until("the operator polled ten more times", DEADLINE, || async {
+            let polls = self.requests.load(Ordering::Relaxed);
+            anyhow::ensure!(polls >= before + 10, "{polls} polls");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}
+
 /// Serves the version and the providers, or status 500 while `is_broken`.
 async fn serve(server: Arc<FakeServer>) -> SocketAddr {
-    let respond = |text: &'static str| {
+    let respond = |text: fn(&FakeServer) -> String| {
         let server = server.clone();
         get(async move || {
             server.requests.fetch_add(1, Ordering::Relaxed);
             match server.is_broken.load(Ordering::Relaxed) {
                 true => Err(StatusCode::INTERNAL_SERVER_ERROR),
-                false => Ok(text),
+                false => Ok(text(&server)),
             }
         })
     };
-    let provider = r#"{"data": [{"api": "inference", "provider_id": "vllm", "provider_type": "remote::vllm", "config": {"api_token": "canary"}}]}"#;
+    const PROVIDERS: &str = r#"{"data": [{"api": "inference", "provider_id": "vllm", "provider_type": "remote::vllm", "config": {"api_token": "canary"}}]}"#;
+    let version = |server: &FakeServer| {
+        let release = *server.release.lock().unwrap();
+        json!({ "version": release }).to_string()
+    };
     let router = Router::new()
-        .route("/v1/version", respond(r#"{"version": "0.7.1"}"#))
-        .route("/v1/providers", respond(provider));
+        .route("/v1/version", respond(version))
+        .route("/v1/providers", respond(|_| PROVIDERS.to_owned()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, router).await });
     address
+}
+
+/// Settings of an operator that polls the fake server often.
+async fn polling(env: &TestEnv, server: &Arc<FakeServer>) -> Options {
+    let at = serve(server.clone()).await;
+    Options {
+        polling: Some(Polling {
+            interval: Duration::from_millis(50),
+            connect_to: Some(at),
+        }),
+        ..env.settings().await
+    }
+}
+
+/// The release that the server reports, according to the status.
+fn release(cr: &Distribution) -> Option<&str> {
+    let version = cr.status.as_ref()?.version.as_ref()?;
+    version.llama_stack_server_version.as_deref()
 }
 
 /// Whether the server responds, according to the status.
@@ -51,38 +97,25 @@ fn responds(cr: &Distribution) -> Option<bool> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_shows_what_the_server_reports_and_an_unresponsive_server_blocks_nothing() {
-    let server = Arc::new(FakeServer::default());
-    let at = serve(server.clone()).await;
+    let server = FakeServer::of("0.7.1");
     let env = TestEnv::new("polled").await;
-    let settings = Options {
-        polling: Some(Polling {
-            interval: Duration::from_millis(50),
-            connect_to: Some(at),
-        }),
-        ..env.settings().await
-    };
+    let settings = polling(&env, &server).await;
     let operator = env.start_operator_with(settings);
     operator.create(&minimal()).await;
-    let is_reported =
-        |cr: &Distribution| phase(cr) == Some(Phase::Ready) && responds(cr) == Some(true);
+    // The release is reported once no pods of another generation can respond.
+    let is_reported = |cr: &Distribution| {
+        phase(cr) == Some(Phase::Ready) && responds(cr) == Some(true) && release(cr).is_some()
+    };
     let cr = operator.wait_for("minimal", "reported", is_reported).await;
     let text = serde_json::to_string(&cr).unwrap();
     assert!(!text.contains("canary"), "{text}");
+    assert_eq!(release(&cr), Some("0.7.1"));
     let status = cr.status.as_ref().unwrap();
-    let version = status.version.as_ref().unwrap();
-    assert_eq!(version.llama_stack_server_version.as_deref(), Some("0.7.1"));
     let providers = &status.distribution_config.as_ref().unwrap().providers;
     assert_eq!(providers[0].provider_id, "vllm");
 
     let mark = operator.mark().await;
-    let before = server.requests.load(Ordering::Relaxed);
-    until("the operator polled ten more times", DEADLINE, || async {
-        let polls = server.requests.load(Ordering::Relaxed);
-        anyhow::ensure!(polls >= before + 10, "{polls} polls");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    server.ten_more_polls().await;
     let requests = operator.requests_since(mark).await;
     assert!(requests.is_empty(), "{requests:?}");
 
@@ -96,11 +129,61 @@ async fn the_status_shows_what_the_server_reports_and_an_unresponsive_server_blo
     let is_changed =
         |one: &Distribution| phase(one) == Some(Phase::Ready) && config_map(one) != config_map(&cr);
     let cr = operator.wait_for("minimal", "changed", is_changed).await;
-    let version = cr.status.as_ref().unwrap().version.as_ref().unwrap();
-    assert_eq!(version.llama_stack_server_version.as_deref(), Some("0.7.1"));
+    assert_eq!(release(&cr), Some("0.7.1"));
     server.is_broken.store(false, Ordering::Relaxed);
     operator
         .wait_for("minimal", "reported again", is_reported)
         .await;
+    operator.stop().await;
+}
+
+/// Issue H, wanted 3.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_another_release_than_its_dialect_is_reported_and_changes_nothing() {
+    let server = FakeServer::of("0.3.5");
+    let env = TestEnv::new("mismatch").await;
+    let settings = polling(&env, &server).await;
+    let metrics = settings.metrics.clone();
+    let operator = env.start_operator_with(settings);
+    let mismatches = |expected: usize| {
+        let text = metrics.text();
+        let line = format!("\nllsd_release_mismatches {expected}\n");
+        assert!(text.contains(&line), "{text}");
+    };
+    operator.create(&minimal()).await;
+    let matches = |cr: &Distribution| {
+        let (status, ..) = condition(cr, "ReleaseMatches")?;
+        Some(status == "True")
+    };
+    let is_mismatch =
+        |cr: &Distribution| phase(cr) == Some(Phase::Ready) && matches(cr) == Some(false);
+    let before = operator.wait_for("minimal", "mismatch", is_mismatch).await;
+    let (_, reason, message) = condition(&before, "ReleaseMatches").unwrap();
+    assert_eq!(reason, "ReleaseMismatch");
+    for part in ["0.3.5", "llama-stack/0.7", "spec.distribution.schema"] {
+        assert!(message.contains(part), "{message}");
+    }
+    mismatches(1);
+    let events: Api<Event> = operator.api();
+    until("the event is published", DEADLINE, || async {
+        let all = events.list(&ListParams::default()).await?;
+        let is_warning = |event: &Event| event.reason.as_deref() == Some("ReleaseMismatch");
+        anyhow::ensure!(all.iter().any(is_warning), "no event");
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    let mark = operator.mark().await;
+    server.ten_more_polls().await;
+    let requests = operator.requests_since(mark).await;
+    assert!(requests.is_empty(), "{requests:?}");
+
+    *server.release.lock().unwrap() = "0.7.1";
+    let is_match = |cr: &Distribution| matches(cr) == Some(true);
+    let after = operator.wait_for("minimal", "match", is_match).await;
+    assert_eq!(config_map(&before), config_map(&after));
+    assert_eq!(before.metadata.generation, after.metadata.generation);
+    mismatches(0);
     operator.stop().await;
 }

@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// A base configuration whose providers have conditions, as the distribution `starter`.
+const BASE: &str = "{providers: {inference: [{provider_id: '${env.VLLM_URL:+vllm}', config: {base_url: '${env.VLLM_URL:=}', api_token: '${env.VLLM_API_TOKEN:=fake}', max_tokens: '${env.VLLM_MAX_TOKENS:=4096}'}}, {provider_id: '${env.OLLAMA_URL:+ollama}', config: {base_url: '${env.OLLAMA_URL:=http://localhost:11434/v1}'}}, {provider_id: '${env.OPENAI_API_KEY:+openai}', config: {api_key: '${env.OPENAI_API_KEY:=}'}}], tool_runtime: [{provider_id: '${env.TAVILY_SEARCH_API_KEY:+tavily-search}', config: {api_key: '${env.TAVILY_SEARCH_API_KEY:=}'}}]}}";
+
+/// The base of a vendor: another provider id, and variables without defaults.
+const VENDOR_BASE: &str = "{providers: {inference: [{provider_id: vllm-inference, config: {url: '${env.VLLM_URL:=http://localhost:8000/v1}', max_tokens: '${env.VLLM_MAX_TOKENS:=4096}', tls_verify: '${env.VLLM_TLS_VERIFY:=true}'}}]}, models: [{model_id: '${env.INFERENCE_MODEL}', provider_id: vllm-inference}]}";
+
+fn lift_env(document: Value) -> Lifted {
+    super::super::lift_env(document, Some(&yaml(BASE)))
+}
+
+fn warnings(lifted: &Lifted) -> Vec<String> {
+    lifted.warnings.iter().map(ToString::to_string).collect()
+}
+
 /// Before and after, as the migration guide shows them.
 const GUIDE: &[(&str, &str)] = &[
     (
@@ -36,7 +50,8 @@ fn the_examples_of_the_migration_guide_convert_as_documented() {
         let converted = up(&v1alpha1(before));
         let lifted = lift_env(converted);
         assert_eq!(lifted.document, v1alpha2(after));
-        assert!(lifted.warnings.is_empty());
+        assert!(lifted.warnings.iter().all(|one| one.code == "lifted"));
+        assert_eq!(lifted.warnings.len(), lifted.lifted.len());
         assert!(crate::check_document(lifted.document).result.is_ok());
     }
 }
@@ -61,17 +76,19 @@ fn a_variable_that_cannot_be_lifted_stays_with_the_reason() {
     let stays = "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, valueFrom: {configMapKeyRef: {name: c, key: k}}}, {name: OPENAI_API_KEY, value: hunter2}, {name: INFERENCE_MODEL, value: m}]}}}";
     let lifted = lift_env(v1alpha2(stays));
     assert_eq!(lifted.document, v1alpha2(stays));
-    let warnings: Vec<_> = lifted.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        warnings,
+        warnings(&lifted),
         [
             "spec.workload.overrides.env[0]: VLLM_URL is not converted: its value is not a literal; set the address in providers.<api>.endpoint",
             "spec.workload.overrides.env[1]: OPENAI_API_KEY is not converted: it does not refer to a Secret; store the key in a Secret and refer to it in apiKey",
+            "spec.workload.overrides.env[2]: INFERENCE_MODEL is not converted: the resource has no inference provider for the model; add the provider to spec.providers.inference and the model to spec.resources.models",
         ]
     );
 
     let twice = "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}, {name: VLLM_API_KEY, valueFrom: {secretKeyRef: {name: a, key: k}}}, {name: VLLM_API_TOKEN, valueFrom: {secretKeyRef: {name: b, key: k}}}]}}}";
-    assert_eq!(lift_env(v1alpha2(twice)).warnings.len(), 1);
+    let lifted = lift_env(v1alpha2(twice));
+    assert_eq!(lifted.document, v1alpha2(twice));
+    assert_eq!(lifted.warnings.len(), 3);
     let own = "{distribution: {name: starter}, overrideConfig: {configMapName: c}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}]}}}";
     assert_eq!(lift_env(v1alpha2(own)).document, v1alpha2(own));
     let given = "{distribution: {name: starter}, providers: {inference: {provider: ollama}}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}]}}}";
@@ -123,4 +140,85 @@ fn a_value_with_other_variables_stays_and_the_last_of_repeated_variables_counts(
             "{distribution: {name: starter}, providers: {inference: {provider: vllm, endpoint: 'http://last'}}}"
         )
     );
+}
+
+/// D2: the base still read the variables that were lifted, and the server stopped.
+#[test]
+fn a_variable_that_the_base_reads_elsewhere_stays_with_the_variables_of_its_provider() {
+    let stays = "{distribution: {name: vendor}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}, {name: INFERENCE_MODEL, value: m}, {name: VLLM_TLS_VERIFY, value: 'false'}, {name: VLLM_MAX_TOKENS, value: '1'}]}}}";
+    let lifted = super::super::lift_env(v1alpha2(stays), Some(&yaml(VENDOR_BASE)));
+    assert_eq!(lifted.document, v1alpha2(stays));
+    assert_eq!(lifted.lifted, [""; 0]);
+    assert_eq!(lifted.warnings.len(), 4);
+    let model = "spec.workload.overrides.env[1]: INFERENCE_MODEL is not converted: models[0].model_id of the base configuration reads it; keep the variable, or change the base configuration";
+    assert!(warnings(&lifted).iter().any(|one| one == model));
+
+    let one = "{distribution: {name: vendor}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}]}}}";
+    let lifted = super::super::lift_env(v1alpha2(one), Some(&yaml(VENDOR_BASE)));
+    assert_eq!(lifted.document, v1alpha2(one));
+    assert_eq!(
+        warnings(&lifted),
+        [
+            "spec.workload.overrides.env[0]: VLLM_URL is not converted: providers.inference[0].config.url of the base configuration reads it; keep the variables, or change the base configuration so that only provider \"vllm\" reads them"
+        ]
+    );
+}
+
+/// D2: variables of the same provider lost their effect.
+#[test]
+fn a_variable_without_a_field_keeps_the_other_variables_of_its_provider() {
+    let env = "[{name: VLLM_URL, value: 'http://v'}, {name: VLLM_MAX_TOKENS, value: '1'}, {name: OLLAMA_URL, value: 'http://o'}]";
+    let spec =
+        format!("{{distribution: {{name: starter}}, workload: {{overrides: {{env: {env}}}}}}}");
+    let lifted = lift_env(v1alpha2(&spec));
+    assert_eq!(lifted.lifted, ["OLLAMA_URL"]);
+    let all = warnings(&lifted);
+    assert_eq!(all.len(), 3, "{all:#?}");
+    assert!(all[0].starts_with("spec.workload.overrides.env[0]: VLLM_URL is not converted: VLLM_MAX_TOKENS, a variable of the same provider, stays: no field replaces it; "), "{all:#?}");
+    assert!(all[1].starts_with("spec.workload.overrides.env[1]: VLLM_MAX_TOKENS is not converted: no field replaces it; "), "{all:#?}");
+    assert_eq!(
+        all[2],
+        "spec.workload.overrides.env[2]: OLLAMA_URL is replaced by spec.providers.inference.endpoint; check the new field; the variable is no longer set in the pod"
+    );
+}
+
+/// D2: another variable may contain the value.
+#[test]
+fn a_variable_that_another_variable_refers_to_stays() {
+    let stays = "{distribution: {name: starter}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}, {name: MINE, value: '$(VLLM_URL)/v1'}]}}}";
+    let lifted = lift_env(v1alpha2(stays));
+    assert_eq!(lifted.document, v1alpha2(stays));
+    assert!(warnings(&lifted)[0].contains("the variable MINE reads it"));
+}
+
+/// D5: a resource that starts its own file by argument lost the variables that the file reads.
+#[test]
+fn nothing_is_lifted_if_command_or_args_start_the_server() {
+    for start in [
+        "args: [--yaml-config, /etc/own.yaml]",
+        "command: [/start.sh]",
+    ] {
+        let stays = format!(
+            "{{distribution: {{name: starter}}, workload: {{overrides: {{{start}, env: [{{name: VLLM_URL, value: 'http://v'}}]}}}}}}"
+        );
+        let lifted = lift_env(v1alpha2(&stays));
+        assert_eq!(lifted.document, v1alpha2(&stays));
+        assert_eq!(
+            warnings(&lifted),
+            [
+                "spec.workload.overrides.env: is not converted: command or args starts the server, maybe with a file that reads it; remove command and args to let the operator generate the configuration"
+            ]
+        );
+    }
+}
+
+#[test]
+fn nothing_is_lifted_without_a_base_configuration() {
+    let stays = "{distribution: {name: vendor}, workload: {overrides: {env: [{name: VLLM_URL, value: 'http://v'}]}}}";
+    let lifted = super::super::lift_env(v1alpha2(stays), None);
+    assert_eq!(lifted.document, v1alpha2(stays));
+    assert_eq!(lifted.warnings[0].code, "not-lifted");
+    let other =
+        "{distribution: {name: vendor}, workload: {overrides: {env: [{name: MINE, value: a}]}}}";
+    assert_eq!(super::super::lift_env(v1alpha2(other), None).warnings, []);
 }

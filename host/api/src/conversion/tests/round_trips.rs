@@ -75,7 +75,7 @@ fn edits_do_not_change_the_version_that_a_resource_was_created_in() {
         newer = up(&converted);
         assert!(annotation(&newer, V1ALPHA1_FIELDS).is_some());
     }
-    assert!(!is_older(&lift_env(up(&older)).document));
+    assert!(!is_older(&lift_env(up(&older), Some(&json!({}))).document));
 }
 
 #[test]

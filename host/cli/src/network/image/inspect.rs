@@ -80,6 +80,7 @@ fn config_json(base: &BaseConfig) -> Value {
         schema,
         config_version,
         server_version,
+        server_version_source,
         plugin,
         user,
         hints: _,
@@ -92,9 +93,19 @@ fn config_json(base: &BaseConfig) -> Value {
         "schema": schema,
         "version": config_version,
         "serverVersion": server_version,
+        "serverVersionSource": server_version_source,
         "plugin": plugin,
         "user": user,
     })
+}
+
+/// The release of the server, and where it comes from.
+fn server(base: &BaseConfig) -> String {
+    match (&base.server_version, &base.server_version_source) {
+        (Some(version), Some(source)) => format!("{version} ({source})"),
+        (Some(version), None) => version.clone(),
+        (None, _) => "not stated".to_owned(),
+    }
 }
 
 fn as_text(image: &Reference, report: &ImageReport) -> String {
@@ -119,7 +130,7 @@ fn as_text(image: &Reference, report: &ImageReport) -> String {
                 format!("config    {}, {} bytes", base.source, base.yaml.len()),
                 format!("scheme    {}", base.scheme.as_str()),
                 format!("schema    {}", or(&base.schema, "not stated")),
-                format!("server    {}", or(&base.server_version, "not stated")),
+                format!("server    {}", server(base)),
                 format!("plugin    {}", or(&base.plugin, "none proposed")),
                 format!("user      {}", or(&base.user, "root")),
             ]);

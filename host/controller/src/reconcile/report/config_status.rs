@@ -6,6 +6,7 @@ use llsd_adapter_sdk::documents::ModelId;
 use llsd_api::v1alpha2::{
     ConfigGeneration, ConfigSourceKind, PluginIdentity, ResolvedDistribution, ServedModel,
 };
+use llsd_registry::BaseConfig;
 use llsd_render::objects::{ConfigPlan, Owner, config_map_name};
 use llsd_render::{Generated, SchemaSource, digest};
 
@@ -37,11 +38,6 @@ pub(super) fn config_generation(
     } = &**generated;
     let name = config_map_name(&owner.name, yaml);
     let unchanged = old.filter(|old| old.config_map_name.as_ref() == Some(&name));
-    let reason = match schema_source {
-        SchemaSource::Stated => "stated by the resource or its distribution",
-        SchemaSource::ServerVersion => "derived from the release of the server",
-        SchemaSource::Detected => "detected by a plugin in the base configuration",
-    };
     Some(ConfigGeneration {
         config_map_name: Some(name),
         generated_at: unchanged
@@ -51,7 +47,11 @@ pub(super) fn config_generation(
         resource_count: i32::try_from(resource_count(generated)).ok(),
         models: models.iter().take(MAX_MODELS).map(served_model).collect(),
         schema: Some(schema.clone()),
-        schema_reason: Some(reason.to_owned()),
+        schema_reason: Some(schema_reason(
+            *schema_source,
+            applied.checked.schema.is_some(),
+            applied.gathered.labels.as_deref(),
+        )),
         plugin: Some(PluginIdentity {
             name: receipt.plugin.clone(),
             version: Some(receipt.version.clone()),
@@ -61,6 +61,34 @@ pub(super) fn config_generation(
             [&*receipt.input, &receipt.component, &receipt.output].join("\n"),
         )),
     })
+}
+
+/// Why the dialect was selected. `is_in_spec`: the resource states it.
+fn schema_reason(source: SchemaSource, is_in_spec: bool, labels: Option<&BaseConfig>) -> String {
+    match source {
+        SchemaSource::Stated if is_in_spec => "stated in spec.distribution.schema".to_owned(),
+        SchemaSource::Stated if labels.is_some_and(|labels| labels.schema.is_some()) => {
+            "stated by the image's label io.llamastack.config.schema".to_owned()
+        }
+        SchemaSource::Stated => "stated in the list of distributions".to_owned(),
+        SchemaSource::ServerVersion => {
+            let origin = labels.and_then(|labels| {
+                let version = labels.server_version.as_deref()?;
+                Some((version, labels.server_version_source.as_deref()?))
+            });
+            match origin {
+                Some((version, origin)) => {
+                    format!("derived from the server's release {version} ({origin})")
+                }
+                None => "derived from the release of the server".to_owned(),
+            }
+        }
+        SchemaSource::Detected => "detected by a plugin in the base configuration".to_owned(),
+        SchemaSource::RunningServer => {
+            "chosen among several candidates by the release that the running server reports"
+                .to_owned()
+        }
+    }
 }
 
 /// The number of registered resources in a generated configuration.
@@ -88,5 +116,64 @@ fn served_model(ModelId { name, id }: &ModelId) -> ServedModel {
     ServedModel {
         name: name.clone(),
         id: id.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llsd_registry::{Digest, Scheme};
+
+    use super::*;
+
+    /// Issue H, wanted 2.
+    #[test]
+    fn the_reason_names_where_the_dialect_comes_from() {
+        let digest = Digest::of(b"");
+        let labels = |schema: Option<&str>, source: Option<&str>| BaseConfig {
+            yaml: String::new(),
+            config_digest: digest.clone(),
+            image_digest: digest.clone(),
+            manifest_digest: digest.clone(),
+            scheme: Scheme::Layer,
+            source: String::new(),
+            schema: schema.map(str::to_owned),
+            config_version: None,
+            server_version: source.map(|_| "0.3.5".to_owned()),
+            server_version_source: source.map(str::to_owned),
+            plugin: None,
+            user: None,
+            hints: Default::default(),
+        };
+        let stated = labels(Some("llama-stack/0.3"), None);
+        let recorded = labels(
+            None,
+            Some("package folder /lib/llama_stack-0.3.5.dist-info"),
+        );
+        for (source, is_in_spec, labels, expected) in [
+            (
+                SchemaSource::Stated,
+                true,
+                Some(&stated),
+                "spec.distribution.schema",
+            ),
+            (
+                SchemaSource::Stated,
+                false,
+                Some(&stated),
+                "io.llamastack.config.schema",
+            ),
+            (SchemaSource::Stated, false, None, "list of distributions"),
+            (
+                SchemaSource::ServerVersion,
+                false,
+                Some(&recorded),
+                "0.3.5 (package folder /lib/llama_stack-0.3.5.dist-info)",
+            ),
+            (SchemaSource::Detected, false, Some(&stated), "detected"),
+            (SchemaSource::RunningServer, false, None, "running server"),
+        ] {
+            let reason = schema_reason(source, is_in_spec, labels);
+            assert!(reason.contains(expected), "{reason}");
+        }
     }
 }

@@ -11,10 +11,11 @@ use super::conditions::Conditions;
 use super::config_status::{config_generation, resolved_distribution};
 use super::external_providers::external_providers;
 use super::observed::Observed;
+use super::release::ServerDialect;
 use super::rollout::Rollout;
-use super::{Applied, server, step_conditions, workload};
+use super::{Applied, release, server, step_conditions, workload};
 use crate::reconcile::error::Error;
-use crate::servers::QueryResult;
+use crate::servers::LastPoll;
 
 /// The version of the operator in the status.
 const OPERATOR_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -27,7 +28,9 @@ pub(super) struct StatusInputs<'a> {
     pub(super) outcome: &'a Result<Applied, Error>,
     pub(super) observed: &'a Observed,
     /// The result of the last poll of the server.
-    pub(super) server: Option<&'a QueryResult>,
+    pub(super) server: Option<&'a LastPoll>,
+    /// The dialect that the server reads.
+    pub(super) dialect: ServerDialect<'a>,
     pub(super) now: Timestamp,
 }
 
@@ -40,6 +43,7 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
         outcome,
         observed,
         server,
+        dialect,
         now,
     } = inputs;
     let mut conditions = Conditions::new(&old.conditions, generation, now);
@@ -62,9 +66,14 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
     }
     let has_ready_pods = rollout.is_some_and(|rollout| rollout.ready > 0);
     match server {
-        Some(result) => server::report(&mut conditions, &mut status, result, now),
+        Some(last) => server::report(&mut conditions, &mut status, last, now),
         None if !has_ready_pods => conditions.remove(condition::SERVER_ANSWERS),
         None => {}
+    }
+    if let Ok(applied) = outcome {
+        let versions = status.version.as_ref();
+        let release = versions.and_then(|one| one.llama_stack_server_version.as_deref());
+        release::report(&mut conditions, &applied.plan, release, dialect);
     }
     status.available_replicas = rollout.map(|rollout| rollout.ready);
     status.phase = Some(phase(outcome, rollout));
@@ -80,7 +89,10 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
 fn describe(status: &mut DistributionStatus, applied: &Applied, owner: &Owner, now: Timestamp) {
     let old = status.config_generation.take();
     status.config_generation = config_generation(applied, owner, old.as_ref(), now);
-    status.resolved_distribution = Some(resolved_distribution(applied));
+    let resolved = resolved_distribution(applied);
+    let before = status.resolved_distribution.take();
+    server::forget_version(status, before.as_ref(), &resolved);
+    status.resolved_distribution = Some(resolved);
     status.service_url = Some(service_url(&applied.checked, owner));
     // Empty while the Ingress or Route has no address yet.
     let exposure = applied.written.exposure.as_ref();

@@ -13,6 +13,7 @@ pub(super) fn transitions(old: &DistributionStatus, new: &DistributionStatus) ->
         condition::SECRETS_RESOLVED,
         condition::DEPLOYMENT_UPDATED,
         condition::AVAILABLE,
+        condition::RELEASE_MATCHES,
     ];
     let mut transitions: Vec<Transition> = steps
         .into_iter()
@@ -125,6 +126,23 @@ mod tests {
             [(false, "MinimumReplicasAvailable".to_owned())]
         );
         assert!(published(&ready, &ready).is_empty());
+    }
+
+    #[test]
+    fn a_release_of_another_dialect_is_one_warning_and_its_fix_one_event() {
+        let nothing = DistributionStatus::default();
+        let mismatch = status(&[("ReleaseMatches", false, "ReleaseMismatch")], None);
+        let matched = status(&[("ReleaseMatches", true, "ReleaseMatched")], None);
+        assert!(published(&nothing, &matched).is_empty());
+        assert_eq!(
+            published(&matched, &mismatch),
+            [(true, "ReleaseMismatch".to_owned())]
+        );
+        assert!(published(&mismatch, &mismatch).is_empty());
+        assert_eq!(
+            published(&mismatch, &matched),
+            [(false, "ReleaseMatched".to_owned())]
+        );
     }
 
     #[test]
