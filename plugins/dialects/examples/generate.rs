@@ -11,33 +11,13 @@ use std::io::Read as _;
 use llsd_adapter_sdk::documents::{AssemblyRequest, ExpansionRequest, Hints, PlacedProvider};
 use llsd_adapter_sdk::serde_json::{self, Value, json};
 use llsd_adapter_sdk::{Detection, Diagnostic, Outcome};
-use llsd_dialects::{
-    Adapter, LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4,
-    LLAMA_STACK_0_5, LLAMA_STACK_0_7, OGX_0_8, OGX_1_0,
-};
+use llsd_dialects::{ALL, Adapter};
 
-const ADAPTERS: [Adapter; 4] = [
-    Adapter {
-        name: "llama-stack-0.7",
-        version: "0",
-        dialects: &[&LLAMA_STACK_0_7, &LLAMA_STACK_0_5],
-    },
-    Adapter {
-        name: "llama-stack-0.4",
-        version: "0",
-        dialects: &[&LLAMA_STACK_0_4, &LLAMA_STACK_0_3],
-    },
-    Adapter {
-        name: "llama-stack-0.2",
-        version: "0",
-        dialects: &[&LLAMA_STACK_0_2_13, &LLAMA_STACK_0_1_3],
-    },
-    Adapter {
-        name: "ogx",
-        version: "0",
-        dialects: &[&OGX_1_0, &OGX_0_8],
-    },
-];
+const ADAPTER: Adapter = Adapter {
+    name: "all",
+    version: "0",
+    dialects: ALL,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut text = String::new();
@@ -50,29 +30,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn answer(mut job: Value) -> Result<Value, Box<dyn std::error::Error>> {
     let hints: Hints = serde_json::from_value(job.get("hints").cloned().unwrap_or(json!({})))?;
-    let mut detected = Vec::new();
-    for adapter in &ADAPTERS {
-        match adapter.detect(&job["base"], &hints) {
-            Detection::One(id) => detected.push(id),
-            Detection::OneOf(ids) => detected.extend(ids),
-            Detection::None => {}
-        }
-    }
+    let detected = match ADAPTER.detect(&job["base"], &hints) {
+        Detection::One(id) => vec![id],
+        Detection::OneOf(ids) => ids,
+        Detection::None => Vec::new(),
+    };
     let schema = job
         .get("schema")
         .and_then(Value::as_str)
         .or(detected.first().map(String::as_str))
         .unwrap_or("")
         .to_owned();
-    let Some(adapter) = ADAPTERS.iter().find(|adapter| {
-        adapter
-            .describe()
-            .schemas
-            .iter()
-            .any(|served| served.id == schema)
-    }) else {
+    if !ALL.iter().any(|dialect| dialect.id() == schema) {
         return Ok(json!({"detected": detected, "errors": ["no adapter"]}));
-    };
+    }
     let version = job.get("serverVersion").cloned().unwrap_or(Value::Null);
     let mut notes: Vec<Diagnostic> = Vec::new();
     let mut wants = Vec::new();
@@ -89,7 +60,7 @@ fn answer(mut job: Value) -> Result<Value, Box<dyn std::error::Error>> {
         request["serverVersion"] = version.clone();
         let request: ExpansionRequest = serde_json::from_value(request)?;
         let (api, path) = (request.api.clone(), request.path.clone());
-        match adapter.expand(request) {
+        match ADAPTER.expand(request) {
             Ok(Outcome { output, warnings }) => {
                 notes.extend(warnings);
                 wants.extend(output.wants.clone());
@@ -108,7 +79,7 @@ fn answer(mut job: Value) -> Result<Value, Box<dyn std::error::Error>> {
     job["providers"] = serde_json::to_value(providers)?;
     let request: AssemblyRequest = serde_json::from_value(job)?;
     let mut output = Value::Null;
-    match adapter.assemble(request) {
+    match ADAPTER.assemble(request) {
         Ok(outcome) => {
             notes.extend(outcome.warnings);
             output = serde_json::to_value(outcome.output)?;

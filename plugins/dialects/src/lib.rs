@@ -30,10 +30,7 @@ use llsd_adapter_sdk::documents::{
 use llsd_adapter_sdk::serde_json::Value;
 use llsd_adapter_sdk::{Answer, Detection, Diagnostic};
 
-pub use dialects::{
-    ALL, LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4, LLAMA_STACK_0_5,
-    LLAMA_STACK_0_7, OGX_0_8, OGX_1_0,
-};
+pub use dialects::*;
 pub use layout::Dialect;
 
 /// Implements the contract's four functions for a type, with an [`Adapter`].

@@ -15,24 +15,25 @@ mod storing;
 use llsd_adapter_sdk::documents::{AssemblyRequest, ExpansionRequest};
 use llsd_adapter_sdk::serde_json::{self, Value, json};
 use llsd_adapter_sdk::{Answer, Diagnostic, Severity};
-use llsd_dialects::{
-    Adapter, LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_3, LLAMA_STACK_0_4,
-    LLAMA_STACK_0_5, LLAMA_STACK_0_7, OGX_0_8, OGX_1_0,
+use llsd_dialects::{Adapter, Dialect, LLAMA_STACK_0_1_3, LLAMA_STACK_0_2_13, LLAMA_STACK_0_7};
+
+const COUNT: usize = llsd_dialects::ALL.len();
+
+/// Every dialect, newest first.
+const DIALECTS: [&Dialect; COUNT] = {
+    let mut all = [llsd_dialects::ALL[0]; COUNT];
+    let mut place = 0;
+    while place < COUNT {
+        all[place] = llsd_dialects::ALL[COUNT - 1 - place];
+        place += 1;
+    }
+    all
 };
 
 const ALL: Adapter = Adapter {
     name: "all",
     version: "0.0.0",
-    dialects: &[
-        &OGX_1_0,
-        &OGX_0_8,
-        &LLAMA_STACK_0_7,
-        &LLAMA_STACK_0_5,
-        &LLAMA_STACK_0_4,
-        &LLAMA_STACK_0_3,
-        &LLAMA_STACK_0_2_13,
-        &LLAMA_STACK_0_1_3,
-    ],
+    dialects: &DIALECTS,
 };
 
 const A: &str = "llama-stack/0.1.3";
@@ -43,28 +44,34 @@ const E: &str = "llama-stack/0.5";
 const F: &str = "llama-stack/0.7";
 const G: &str = "ogx/0.8";
 const H: &str = "ogx/1.0";
-const SCHEMAS: [&str; 8] = [A, B, C, D, E, F, G, H];
+
+/// Every schema, newest first.
+const SCHEMAS: [&str; COUNT] = {
+    let mut all = [""; COUNT];
+    let mut place = 0;
+    while place < COUNT {
+        all[place] = DIALECTS[place].id();
+        place += 1;
+    }
+    all
+};
 
 /// The assembly request of a golden case.
 fn golden(schema: &str, case: &str) -> Value {
-    let (plugin, short) = match schema {
-        A => ("llama-stack-0.2", "0.1.3"),
-        B => ("llama-stack-0.2", "0.2.13"),
-        C => ("llama-stack-0.4", "0.3"),
-        D => ("llama-stack-0.4", "0.4"),
-        E => ("llama-stack-0.7", "0.5"),
-        F => ("llama-stack-0.7", "0.7"),
-        G => ("ogx", "0.8"),
-        _ => ("ogx", "1.0"),
-    };
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+    let (product, short) = schema.split_once('/').unwrap();
+    let plugins = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .unwrap();
-    let path = folder
-        .join(plugin)
-        .join("tests/golden")
-        .join(format!("{short}-{case}"))
-        .join("request.json");
+    let path = std::fs::read_dir(plugins)
+        .unwrap()
+        .map(|plugin| plugin.unwrap())
+        .filter(|plugin| plugin.file_name().to_str().unwrap().starts_with(product))
+        .map(|plugin| {
+            let case = format!("tests/golden/{short}-{case}/request.json");
+            plugin.path().join(case)
+        })
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("{schema} has no golden case {case}"));
     let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     file["request"].clone()
 }
