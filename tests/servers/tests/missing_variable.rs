@@ -7,7 +7,7 @@ use llsd_render::yaml;
 use llsd_servers::{NEWEST_BUILT_IN, probe, render};
 use serde_json::json;
 
-const VARIABLE: &str = "LLSD_TEST_VENDOR_URL";
+const VARIABLE: &str = "ACME_VENDOR_URL";
 
 /// D11.
 #[test]
