@@ -1,19 +1,14 @@
 //! Environment variables in a server configuration: `${env.NAME}` and its forms.
 //!
-//! In: a configuration as JSON. Out: which variables it reads, where, and which of them it needs. This
-//! module is the host's only knowledge of the syntax; adapters, which run in the sandbox, have their
-//! own. It follows `replace_env_vars` of the server: names are upper case, the first `}` ends an
-//! expression, an empty variable counts as unset, and keys of objects are not expanded.
-//!
-//! | form | older form | value |
-//! |---|---|---|
-//! | `${env.X}` | | X; the server does not start if X is unset |
-//! | `${env.X:=default}` | `${env.X:default}` | X, or the default |
-//! | `${env.X:+value}` | `${env.X+value}` | the value if X is set, otherwise nothing |
+//! In: a configuration as JSON. Out: which variables it reads, where, and which of them it needs. The
+//! syntax is that of `llsd_env_expressions`; an empty variable counts as unset, and keys of objects are not
+//! expanded.
 
+use llsd_env_expressions::{expressions, whole};
 use serde_json::Value;
 
-const OPEN: &str = "${env.";
+pub use llsd_env_expressions::Form;
+
 /// The `provider_id` of a provider that the server leaves out.
 const DISABLED: &str = "__disabled__";
 /// The ids of registered resources. The server leaves an entry out if its id is empty.
@@ -26,17 +21,6 @@ const RESOURCE_IDS: [&str; 7] = [
     "benchmark_id",
     "toolgroup_id",
 ];
-
-/// The form of an expression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form<'a> {
-    /// The value of the variable, which must be set.
-    Bare,
-    /// The value of the variable, or this default.
-    Or(&'a str),
-    /// This value if the variable is set, otherwise nothing.
-    When(&'a str),
-}
 
 /// One expression of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +97,8 @@ pub fn missing(config: &Value, is_set: &dyn Fn(&str) -> bool) -> Vec<Missing> {
 
 /// The text inside `${env.X:+text}`, or the text itself.
 pub fn conditional_text(text: &str) -> &str {
-    match whole(text) {
-        Some((_, Form::When(value))) => value,
+    match whole(text).map(|expression| expression.form) {
+        Some(Form::When(value)) => value,
         _ => text,
     }
 }
@@ -156,14 +140,14 @@ fn entry_state(entry: &Value, path: &str, is_set: &dyn Fn(&str) -> bool) -> Entr
 fn resolve(text: &str, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
     let mut resolved = String::new();
     let mut end = 0;
-    for (start, length, name, form) in expressions(text) {
-        resolved.push_str(text.get(end..start)?);
-        match (form, is_set(name)) {
+    for expression in expressions(text) {
+        resolved.push_str(text.get(end..expression.range.start)?);
+        match (expression.form, is_set(expression.name)) {
             (Form::Bare, _) | (Form::Or(_), true) => return None,
             (Form::Or(value), false) | (Form::When(value), true) => resolved.push_str(value),
             (Form::When(_), false) => {}
         }
-        end = start + length;
+        end = expression.range.end;
     }
     resolved.push_str(text.get(end..)?);
     Some(resolved)
@@ -179,10 +163,10 @@ fn walk<'a>(
 ) {
     match value {
         Value::String(text) => {
-            for (_, _, name, form) in expressions(text) {
+            for expression in expressions(text) {
                 let reading = Reading {
-                    name,
-                    form,
+                    name: expression.name,
+                    form: expression.form,
                     path: path.to_owned(),
                     provider: provider.map(|(entry, _)| entry.clone()),
                 };
@@ -224,62 +208,12 @@ fn provider_entry<'a>(path: &str, item: &'a Value) -> Option<ProviderEntry<'a>> 
         return None;
     }
     let id = item["provider_id"].as_str()?;
-    let id = match whole(id) {
-        Some((_, Form::When(id) | Form::Or(id))) => id,
+    let id = match whole(id).map(|expression| expression.form) {
+        Some(Form::When(id) | Form::Or(id)) => id,
         _ => id,
     };
     let api = api.to_owned();
     Some(ProviderEntry { api, id })
-}
-
-/// Start, length, name and form of each expression. Like the server's regular expression, an expression
-/// inside the default of another one is text.
-fn expressions(text: &str) -> Vec<(usize, usize, &str, Form<'_>)> {
-    let mut all = Vec::new();
-    let mut from = 0;
-    while let Some(offset) = text.get(from..).and_then(|rest| rest.find(OPEN)) {
-        let start = from + offset;
-        let inside = start + OPEN.len();
-        let parsed = text
-            .get(inside..)
-            .and_then(|rest| rest.split_once('}'))
-            .and_then(|(expression, _)| Some((expression.len(), parse(expression)?)));
-        match parsed {
-            Some((length, (name, form))) => {
-                let length = OPEN.len() + length + 1;
-                all.push((start, length, name, form));
-                from = start + length;
-            }
-            None => from = inside,
-        }
-    }
-    all
-}
-
-/// The expression, if a string consists of exactly one.
-fn whole(text: &str) -> Option<(&str, Form<'_>)> {
-    match expressions(text).as_slice() {
-        [(0, length, name, form)] if *length == text.len() => Some((name, *form)),
-        _ => None,
-    }
-}
-
-fn parse(expression: &str) -> Option<(&str, Form<'_>)> {
-    let end = expression.find([':', '+']).unwrap_or(expression.len());
-    let (name, rest) = expression.split_at_checked(end)?;
-    let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
-    if name.is_empty() || !name.bytes().all(is_name) {
-        return None;
-    }
-    let form = if rest.is_empty() {
-        Form::Bare
-    } else if let Some(value) = rest.strip_prefix(":+").or_else(|| rest.strip_prefix('+')) {
-        Form::When(value)
-    } else {
-        let default = rest.strip_prefix(":=").or_else(|| rest.strip_prefix(':'))?;
-        Form::Or(default)
-    };
-    Some((name, form))
 }
 
 #[cfg(test)]
@@ -296,26 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read_as_the_server_reads_it() {
-        for (text, expected) in [
-            ("${env.X}", vec![("X", Form::Bare)]),
-            ("${env.X:=d}", vec![("X", Form::Or("d"))]),
-            ("${env.X:d}", vec![("X", Form::Or("d"))]),
-            ("${env.X:+v}", vec![("X", Form::When("v"))]),
-            ("${env.X+v}", vec![("X", Form::When("v"))]),
-            (
-                "a${env.X}b${env.Y}",
-                vec![("X", Form::Bare), ("Y", Form::Bare)],
-            ),
-            ("${env.A:=${env.B}}", vec![("A", Form::Or("${env.B"))]),
-            ("${env.lower} $X ${env.", vec![]),
-        ] {
-            let found: Vec<_> = expressions(text)
-                .into_iter()
-                .map(|(_, _, n, f)| (n, f))
-                .collect();
-            assert_eq!(found, expected, "{text}");
-        }
+    fn the_text_of_a_condition_is_found() {
         assert_eq!(conditional_text("${env.X:+vllm}"), "vllm");
         assert_eq!(conditional_text("vllm"), "vllm");
         assert_eq!(conditional_text("${env.X:=vllm}"), "${env.X:=vllm}");

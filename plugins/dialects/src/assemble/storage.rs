@@ -11,7 +11,7 @@ use llsd_adapter_sdk::serde_json::{Map, Value, json};
 
 use super::base::Stack;
 use crate::endpoint;
-use crate::env::{self, Syntax};
+use crate::env;
 use crate::layout::{Kind, State};
 use llsd_adapter_sdk::Release;
 
@@ -164,7 +164,7 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
                     Some(TextOrReference::Reference(variable)) => {
                         let text = env::reference(&variable);
                         let reference = Some(variable.clone());
-                        let read_as = read_as(stack, key);
+                        let read_as = env::read_as(stack.dialect.env, key);
                         stack.variables.push(Variable {
                             env: variable,
                             reference,
@@ -222,7 +222,7 @@ fn connection_settings(stack: &mut Stack, variable: String) -> Object {
         ("password", "LLSD_SQL_PASSWORD", password),
     ] {
         settings.insert(key.to_owned(), Value::String(env::reference(name)));
-        let read_as = read_as(stack, key);
+        let read_as = env::read_as(stack.dialect.env, key);
         let reference = Some(variable.clone());
         stack.variables.push(Variable {
             env: name.to_owned(),
@@ -233,14 +233,6 @@ fn connection_settings(stack: &mut Stack, variable: String) -> Object {
         });
     }
     settings
-}
-
-fn read_as(stack: &Stack, key: &str) -> ReadAs {
-    match (stack.dialect.env, key) {
-        (Syntax::Plain, _) => ReadAs::Text,
-        (Syntax::Colon, "port") => ReadAs::Number,
-        (Syntax::Colon, _) => ReadAs::ConvertedText,
-    }
 }
 
 /// A port is an integer, except in 0.2.9 to 0.2.13, which accept a string only.

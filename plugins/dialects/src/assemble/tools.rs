@@ -206,7 +206,7 @@ fn bring(stack: &mut Stack, tool: &Tool, known: &Known) -> Option<String> {
     if let (Some(variable), Some(key)) = (known.key, provider.credential) {
         config.insert(
             key.to_owned(),
-            Value::String(stack.dialect.env.or(variable, "")),
+            Value::String(env::with_default(stack.dialect.env, variable, "")),
         );
     }
     let value = providers::entry(stack, &tool.path, id, provider.provider_type, config, None);

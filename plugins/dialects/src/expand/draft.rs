@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use llsd_adapter_sdk::documents::{Object, ReadAs, Variable};
+use llsd_adapter_sdk::documents::{Object, Variable};
 use llsd_adapter_sdk::serde_json::{Value, json};
 use llsd_adapter_sdk::{Diagnostic, Diagnostics};
 
 use crate::catalog::{Endpoint, EndpointKind, EndpointPath, Provider, Unknown};
-use crate::env::{self, Syntax};
+use crate::env;
 use crate::layout::Dialect;
 use crate::{endpoint, names};
 
@@ -61,11 +61,7 @@ impl Draft<'_> {
                     .map(|name| self.known_key(name, other)),
             };
             let Some(key) = key else { continue };
-            let read_as = match (self.dialect.env, key.as_str()) {
-                (Syntax::Plain, _) => ReadAs::Text,
-                (Syntax::Colon, "port") => ReadAs::Number,
-                (Syntax::Colon, _) => ReadAs::ConvertedText,
-            };
+            let read_as = env::read_as(self.dialect.env, &key);
             if field != "host" {
                 self.set(key, Value::String(text), field);
             }
