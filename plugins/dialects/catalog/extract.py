@@ -2,6 +2,7 @@
 """Print the provider catalogue of the llama-stack / ogx release installed in this interpreter.
 
     <venv of a release>/bin/python -I extract.py > llama-stack-0.7.3.txt
+    <venv of a release>/bin/python -I extract.py --layout llama-stack-0.7.3 >> layouts.txt
 
 One line per (API, provider type), sorted, in seven columns separated by one space:
 
@@ -20,6 +21,9 @@ fields      "-" or every key of the provider's configuration, each with marks:
             =file =dir           a path that belongs on the volume
             a trailing "*" entry: unknown keys are kept by the provider;
             a trailing "#" entry: unknown keys are refused
+
+With --layout it prints, for each section of the configuration file, the name after the option, the section
+and the keys that the release reads there.
 
 Everything comes from the installed package: its registry, its config classes. Only what the
 classes do not say is written down here: which key is "the" endpoint or credential, which
@@ -57,14 +61,48 @@ PUBLIC_API = {
 BUILT_IN = {"conversations", "prompts", "connectors", "inspect", "providers", "admin"}
 
 
-def registry():
+def core_module(name):
+    """A module of the server's core, which was once called distribution."""
     for package in ("ogx", "llama_stack"):
         if importlib.util.find_spec(package):
             break
     else:
         raise SystemExit("neither ogx nor llama_stack is installed in this interpreter")
     core = "core" if importlib.util.find_spec(f"{package}.core") else "distribution"
-    return importlib.import_module(f"{package}.{core}.distribution").get_provider_registry()
+    return importlib.import_module(f"{package}.{core}.{name}")
+
+
+def registry():
+    return core_module("distribution").get_provider_registry()
+
+
+def model_of(annotation):
+    """The model class in an annotation such as `Model | None`."""
+    for candidate in (annotation, *typing.get_args(annotation)):
+        if hasattr(candidate, "model_fields"):
+            return candidate
+    return None
+
+
+def layout():
+    """Pairs of a section and its keys. A section that the release does not have is left out."""
+    types = core_module("datatypes")
+    top = getattr(types, "StackConfig", None) or types.StackRunConfig
+
+    def keys_at(*path):
+        model = top
+        for key in path:
+            info = model.model_fields.get(key)
+            model = info and model_of(info.annotation)
+            if not model:
+                return []
+        return sorted(model.model_fields)
+
+    sections = {
+        "top": (), "registered_resources": ("registered_resources",), "server": ("server",),
+        "stores": ("storage", "stores"), "vector_stores": ("vector_stores",),
+    }
+    return [(section, keys) for section, path in sections.items() if (keys := keys_at(*path))]
 
 
 def config_class(path):
@@ -203,10 +241,13 @@ def main():
     logging.disable(logging.CRITICAL)
     out = os.dup(1)
     os.dup2(2, 1)  # some releases print while they are imported
-    lines = [line(api.value, type_, spec) for api, specs in registry().items() for type_, spec in specs.items()
-             if not getattr(spec, "deprecation_error", None)]
+    if sys.argv[1:2] == ["--layout"]:
+        lines = [f"{sys.argv[2]} {section} {','.join(keys)}" for section, keys in layout()]
+    else:
+        lines = sorted(line(api.value, type_, spec) for api, specs in registry().items()
+                       for type_, spec in specs.items() if not getattr(spec, "deprecation_error", None))
     with os.fdopen(out, "w") as file:
-        file.write("\n".join(sorted(lines)) + "\n")
+        file.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

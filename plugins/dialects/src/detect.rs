@@ -25,8 +25,8 @@ const COUNT: usize = DIALECTS.len();
 const RATIO: u32 = 3;
 /// A base with fewer APIs than this lacks most signs, so that one dropped key decides nothing.
 const ENOUGH_APIS: usize = 5;
-/// More points than one refused key: a dialect with so many against it is not worth offering.
-const NOT_OFFERED: u32 = REFUSED + 1;
+/// The points of two refused keys: a dialect with so many against it is not worth offering.
+const NOT_OFFERED: u32 = 2 * REFUSED;
 /// How many signs are listed for and against a candidate.
 const LISTED_SIGNS: usize = 4;
 

@@ -12,6 +12,10 @@ use llsd_servers::{
 };
 use serde_json::Value;
 
+/// The shipped files that two dialects read alike, so that the dialect is a question: 0.7 and ogx 0.8,
+/// which the rule `what_two_dialects_read_alike_is_generated_alike` of the adapters shows.
+const READ_ALIKE: [&str; 1] = ["0.7.3/postgres-demo/config.yaml"];
+
 fn shipped_files_survive_in(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let sample = root().join("samples/minimal.yaml");
@@ -34,6 +38,11 @@ fn shipped_files_survive_in(release: Release) {
                 report
             }
             Err(stderr) => {
+                assert!(
+                    READ_ALIKE.iter().any(|file| base.ends_with(file)),
+                    "{} was recognised before: {stderr}",
+                    base.display()
+                );
                 assert!(
                     stderr.contains("matches several schemas"),
                     "{}: {stderr}",

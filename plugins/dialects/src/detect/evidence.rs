@@ -3,7 +3,8 @@
 //! `catalog/evidence.txt` is generated from the dialects, their catalogues and `catalog/layouts.txt`
 //! by the test below, because an adapter carries the catalogue of its own dialects only. A line holds
 //! the API and type of a provider (or `@` and a section of the file), one character per dialect, and the
-//! keys that differ, with one bit per dialect: `inference remote::vllm 11111111 base_url=1f url=e0`.
+//! keys that differ, with one bit per dialect: `inference remote::vllm 11111111 base_url=1f url=e0`. A
+//! key after `!` is required by some, and the bits are those of the dialects that do without it.
 
 use llsd_adapter_sdk::Release;
 
@@ -50,12 +51,26 @@ pub(super) fn row(section: &str, name: &str) -> Option<Row> {
     })
 }
 
+/// What marks a required key in a line.
+pub(super) const REQUIRED: char = '!';
+
 impl Row {
     /// A key that not all dialects read, and the bits of those that do.
     pub(super) fn key(&self, wanted: &str) -> Option<(&'static str, &'static str)> {
         self.keys.split(' ').find_map(|word| {
             let readers = word.strip_prefix(wanted)?.strip_prefix('=')?;
             Some((word.get(..wanted.len())?, readers))
+        })
+    }
+
+    /// The keys that some dialects require: the word that stands for a missing one, the key, and the
+    /// bits of the dialects that do without it. They come before the other keys.
+    pub(super) fn required(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        self.keys.split(' ').map_while(|word| {
+            let (word, readers) = word.split_once('=')?;
+            Some((word, word.strip_prefix(REQUIRED)?, readers))
         })
     }
 }
@@ -66,7 +81,7 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::catalog::{Catalog, Unknown};
+    use crate::catalog::{Catalog, Filling, Provider, Unknown};
     use crate::dialects::{ALL, DIALECTS};
     use crate::env::Syntax;
     use crate::layout::{Dialect, Kind, State};
@@ -87,7 +102,8 @@ mod tests {
     /// A line, unless it tells nothing apart.
     fn line(section: &str, name: &str, known: &str, keys: BTreeMap<String, String>) -> String {
         let mut text = format!("{section} {name} {known}");
-        for (key, readers) in keys.iter().filter(|(_, readers)| readers.contains('0')) {
+        let differs = |readers: &str| readers.contains('0') && readers.contains('1');
+        for (key, readers) in keys.iter().filter(|(_, readers)| differs(readers)) {
             write!(text, " {key}={}", bits(readers)).unwrap();
         }
         if text.contains('=') || known.contains('0') {
@@ -110,14 +126,25 @@ mod tests {
         readers(|_| Some(true))
     }
 
-    /// The keys of each section, by dialect.
+    /// The keys of a section, by dialect: those of all its releases in the list.
     fn layout(section: &str) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
-        LAYOUTS
-            .lines()
-            .map(|line| line.split(' ').collect::<Vec<_>>())
-            .filter(|words| words[1] == section)
-            .map(|words| (words[0], words[2].split(',').collect()))
-            .collect()
+        let mut by_dialect: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for line in LAYOUTS.lines() {
+            let [slice, of, keys] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            if of != section {
+                continue;
+            }
+            let (_, release) = slice.rsplit_once('-').unwrap();
+            let release = Release::parse(release).unwrap();
+            let dialect = ALL.iter().rfind(|dialect| release >= dialect.from).unwrap();
+            // Later releases still accept tool groups in the file, and ignore them.
+            let reads = |key: &&str| *key != "tool_groups" || dialect.tool_groups;
+            let known = by_dialect.entry(dialect.id).or_default();
+            known.extend(keys.split(',').filter(reads));
+        }
+        by_dialect
     }
 
     fn section(section: &str, name: &str) -> String {
@@ -207,7 +234,19 @@ mod tests {
                 });
                 ((*key).to_owned(), reads)
             });
-            text += &line(api, kind, &known, keys.collect());
+            let required = names.iter().map(|key| {
+                let does_without = readers(|dialect| {
+                    let found = slices(dialect);
+                    let requires = |provider: &Provider| {
+                        provider.field(key).is_some_and(|field| {
+                            field.is_required && field.filling == Filling::Nothing
+                        })
+                    };
+                    (!found.is_empty()).then(|| !found.iter().all(requires))
+                });
+                (format!("{REQUIRED}{key}"), does_without)
+            });
+            text += &line(api, kind, &known, keys.chain(required).collect());
         }
         text
     }

@@ -52,7 +52,10 @@ impl fmt::Display for Sign {
                 f.write_str(key)
             }
             (_, "") => f.write_str(self.name),
-            (_, key) => write!(f, "{key} of {}", self.name),
+            (_, key) => match key.strip_prefix(evidence::REQUIRED) {
+                Some(key) => write!(f, "{} without {key}", self.name),
+                None => write!(f, "{key} of {}", self.name),
+            },
         }
     }
 }
@@ -128,10 +131,11 @@ impl Signs {
             ("server", "server."),
             ("vector_stores", "vector_stores."),
         ] {
-            self.read_section(name, top.get(section));
+            self.read_section(name, top.get(section), DROPPED);
         }
         let stores = top.get("storage").and_then(|storage| storage.get("stores"));
-        self.read_section("storage.stores.", stores);
+        // A store that is not read is a whole section that is lost.
+        self.read_section("storage.stores.", stores, REFUSED);
         if let Some(Value::Object(stores)) = stores {
             for (name, store) in stores {
                 if store.get("table_name").is_some() {
@@ -141,11 +145,11 @@ impl Signs {
         }
     }
 
-    fn read_section(&mut self, name: &str, section: Option<&Value>) {
+    fn read_section(&mut self, name: &str, section: Option<&Value>, points: u32) {
         if let Some(Value::Object(entries)) = section {
             for (key, value) in entries {
                 if !is_nothing(value) {
-                    self.add(name, key, DROPPED);
+                    self.add(name, key, points);
                 }
             }
         }
@@ -185,6 +189,12 @@ impl Signs {
             let is_conditional = matches!(Id::of(entry.get("provider_id")), Id::When { .. });
             let points = if is_conditional { DROPPED } else { REFUSED };
             self.push(row, "", "", points);
+            let is_set = |key: &str| config.get(key).is_some_and(|value| !is_nothing(value));
+            for (word, key, readers) in row.required() {
+                if !is_set(key) {
+                    self.push(row, word, readers, points);
+                }
+            }
             for (key, value) in config {
                 if let Some((key, readers)) = row.key(key)
                     && !is_nothing(value)

@@ -95,7 +95,7 @@ fn any_part_of_an_entry_may_be_anything() {
 #[test]
 fn a_base_that_is_no_mapping_is_refused() {
     for base in [json!(null), json!([]), json!("x"), json!(1)] {
-        let mut request = golden(F, "minimal");
+        let mut request = golden(V0_7, "minimal");
         request["base"] = base;
         assert_eq!(assemble(request).errors(), ["malformed-base "]);
     }
@@ -104,11 +104,11 @@ fn a_base_that_is_no_mapping_is_refused() {
 #[test]
 fn an_empty_base_still_takes_a_provider() {
     for schema in SCHEMAS {
-        let told = assemble(request(
+        let report = assemble(request(
             schema,
             json!({"base": {}, "providers": {"inference": [vllm(schema)]}}),
         ));
-        assert_eq!(told.ids("inference"), ["vllm"], "{schema}");
+        assert_eq!(report.ids("inference"), ["vllm"], "{schema}");
     }
 }
 
@@ -123,8 +123,8 @@ fn a_thousand_providers_are_placed() {
             )
         })
         .collect();
-    let told = assemble(request(F, json!({"providers": {"inference": many}})));
-    assert_eq!(told.ids("inference").len(), 1003);
+    let report = assemble(request(V0_7, json!({"providers": {"inference": many}})));
+    assert_eq!(report.ids("inference").len(), 1003);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_order_of_keys_changes_nothing() {
             let request = golden(schema, case);
             let (one, other) = (assemble(reversed(&request)), assemble(request));
             assert_eq!(one.output, other.output);
-            assert_eq!(one.notes, other.notes);
+            assert_eq!(one.diagnostics, other.diagnostics);
         }
     }
 }

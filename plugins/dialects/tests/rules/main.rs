@@ -4,13 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod detecting;
-mod expanding;
+mod detection;
+mod expansion;
 mod hostile;
 mod providers;
 mod resources;
-mod serving;
-mod storing;
+mod server;
+mod storage;
 
 use llsd_adapter_sdk::documents::{AssemblyRequest, ExpansionRequest};
 use llsd_adapter_sdk::serde_json::{self, Value, json};
@@ -36,14 +36,14 @@ const ALL: Adapter = Adapter {
     dialects: &DIALECTS,
 };
 
-const A: &str = "llama-stack/0.1.3";
-const B: &str = "llama-stack/0.2.13";
-const C: &str = "llama-stack/0.3";
-const D: &str = "llama-stack/0.4";
-const E: &str = "llama-stack/0.5";
-const F: &str = "llama-stack/0.7";
-const G: &str = "ogx/0.8";
-const H: &str = "ogx/1.0";
+const V0_1_3: &str = "llama-stack/0.1.3";
+const V0_2_13: &str = "llama-stack/0.2.13";
+const V0_3: &str = "llama-stack/0.3";
+const V0_4: &str = "llama-stack/0.4";
+const V0_5: &str = "llama-stack/0.5";
+const V0_7: &str = "llama-stack/0.7";
+const OGX_0_8: &str = "ogx/0.8";
+const OGX_1_0: &str = "ogx/1.0";
 
 /// Every schema, newest first.
 const SCHEMAS: [&str; COUNT] = {
@@ -56,8 +56,24 @@ const SCHEMAS: [&str; COUNT] = {
     all
 };
 
-/// The assembly request of a golden case.
+/// The assembly request of a golden case. A dialect needs only `minimal`: other cases that it does not
+/// have are those of the newest dialect that has them, on its own base.
 fn golden(schema: &str, case: &str) -> Value {
+    if let Some(request) = read_golden(schema, case) {
+        return request;
+    }
+    let minimal = read_golden(schema, "minimal");
+    let minimal = minimal.unwrap_or_else(|| panic!("{schema} has no golden case minimal"));
+    let mut others = SCHEMAS.iter();
+    let other = others.find_map(|other| read_golden(other, case));
+    let mut request = other.unwrap_or_else(|| panic!("no dialect has a golden case {case}"));
+    for key in ["base", "schema", "serverVersion"] {
+        request[key] = minimal[key].clone();
+    }
+    request
+}
+
+fn read_golden(schema: &str, case: &str) -> Option<Value> {
     let (product, short) = schema.split_once('/').unwrap();
     let plugins = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -70,10 +86,9 @@ fn golden(schema: &str, case: &str) -> Value {
             let case = format!("tests/golden/{short}-{case}/request.json");
             plugin.path().join(case)
         })
-        .find(|path| path.exists())
-        .unwrap_or_else(|| panic!("{schema} has no golden case {case}"));
+        .find(|path| path.exists())?;
     let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    file["request"].clone()
+    Some(file["request"].clone())
 }
 
 /// A request on the base of a dialect that asks for what `change` adds to it.
@@ -87,32 +102,32 @@ fn request(schema: &str, change: Value) -> Value {
     request
 }
 
-/// What an answer holds: the assembly, and every diagnostic as `code field`.
-struct Told {
+/// What an answer contains: the output and the diagnostics.
+struct Report {
     output: Value,
-    notes: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl Told {
+impl Report {
     fn codes(&self) -> Vec<String> {
-        self.notes
+        self.diagnostics
             .iter()
-            .map(|note| format!("{} {}", note.code, note.field))
+            .map(|diagnostic| format!("{} {}", diagnostic.code, diagnostic.field))
             .collect()
     }
 
     fn errors(&self) -> Vec<String> {
         let errors = self
-            .notes
+            .diagnostics
             .iter()
-            .filter(|note| note.severity == Severity::Error);
+            .filter(|diagnostic| diagnostic.severity == Severity::Error);
         errors
-            .map(|note| format!("{} {}", note.code, note.field))
+            .map(|diagnostic| format!("{} {}", diagnostic.code, diagnostic.field))
             .collect()
     }
 
     fn config(&self) -> &Value {
-        assert!(self.errors().is_empty(), "refused: {:?}", self.notes);
+        assert!(self.errors().is_empty(), "refused: {:?}", self.diagnostics);
         &self.output["config"]
     }
 
@@ -138,35 +153,35 @@ impl Told {
     }
 }
 
-fn told<T: serde::Serialize>(answer: Answer<T>) -> Told {
+fn report<T: serde::Serialize>(answer: Answer<T>) -> Report {
     match answer {
-        Ok(outcome) => Told {
+        Ok(outcome) => Report {
             output: serde_json::to_value(outcome.output).unwrap(),
-            notes: outcome.warnings,
+            diagnostics: outcome.warnings,
         },
-        Err(notes) => Told {
+        Err(diagnostics) => Report {
             output: Value::Null,
-            notes,
+            diagnostics,
         },
     }
 }
 
-fn assemble(request: Value) -> Told {
-    told(ALL.assemble(serde_json::from_value::<AssemblyRequest>(request).unwrap()))
+fn assemble(request: Value) -> Report {
+    report(ALL.assemble(serde_json::from_value::<AssemblyRequest>(request).unwrap()))
 }
 
 /// Expands an entry at `p`, for the release of the golden cases.
-fn expand(schema: &str, api: &str, entry: Value) -> Told {
+fn expand(schema: &str, api: &str, entry: Value) -> Report {
     let version = golden(schema, "minimal")["serverVersion"].clone();
     expand_for(schema, version, api, entry)
 }
 
-fn expand_for(schema: &str, version: Value, api: &str, mut entry: Value) -> Told {
+fn expand_for(schema: &str, version: Value, api: &str, mut entry: Value) -> Report {
     if entry.get("id").is_none() {
         entry["id"] = json!("x");
     }
     let request = json!({"schema": schema, "serverVersion": version, "api": api, "path": "p", "entry": entry});
-    told(ALL.expand(serde_json::from_value::<ExpansionRequest>(request).unwrap()))
+    report(ALL.expand(serde_json::from_value::<ExpansionRequest>(request).unwrap()))
 }
 
 /// An expanded provider at `p`.
@@ -176,7 +191,7 @@ fn placed(id: &str, provider_type: &str, config: Value) -> Value {
 
 /// vLLM in the keys of a dialect.
 fn vllm(schema: &str) -> Value {
-    let key = if [A, B, C].contains(&schema) {
+    let key = if [V0_1_3, V0_2_13, V0_3].contains(&schema) {
         "url"
     } else {
         "base_url"

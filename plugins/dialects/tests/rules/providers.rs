@@ -6,14 +6,16 @@ use super::*;
 fn a_provider_replaces_the_one_with_its_id_inside_a_condition_and_the_rest_survives() {
     for schema in SCHEMAS {
         let base = golden(schema, "minimal")["base"].clone();
-        let told = assemble(request(
+        let report = assemble(request(
             schema,
             json!({"providers": {"inference": [vllm(schema)]}}),
         ));
         let before = base["providers"]["inference"].as_array().unwrap();
-        let after = told.config()["providers"]["inference"].as_array().unwrap();
+        let after = report.config()["providers"]["inference"]
+            .as_array()
+            .unwrap();
         assert_eq!(before.len(), after.len(), "{schema}");
-        let ours = told.provider("inference", "vllm");
+        let ours = report.provider("inference", "vllm");
         assert_eq!(ours["provider_id"], "vllm");
         assert!(
             ours["config"]["api_token"].is_string(),
@@ -25,7 +27,7 @@ fn a_provider_replaces_the_one_with_its_id_inside_a_condition_and_the_rest_survi
             .keys()
             .filter(|key| !["providers", "server"].contains(&key.as_str()))
         {
-            assert_eq!(told.config()[key], base[key], "{schema} {key}");
+            assert_eq!(report.config()[key], base[key], "{schema} {key}");
         }
         for (api, list) in base["providers"]
             .as_object()
@@ -33,7 +35,7 @@ fn a_provider_replaces_the_one_with_its_id_inside_a_condition_and_the_rest_survi
             .iter()
             .filter(|(api, _)| *api != "inference")
         {
-            assert_eq!(&told.config()["providers"][api], list, "{schema} {api}");
+            assert_eq!(&report.config()["providers"][api], list, "{schema} {api}");
         }
     }
 }
@@ -41,15 +43,15 @@ fn a_provider_replaces_the_one_with_its_id_inside_a_condition_and_the_rest_survi
 #[test]
 fn a_new_provider_comes_last_and_its_api_is_served() {
     let faiss = placed("mine", "inline::sqlite-vec", json!({}));
-    let mut request = request(F, json!({"providers": {"vector_io": [faiss]}}));
+    let mut request = request(V0_7, json!({"providers": {"vector_io": [faiss]}}));
     request["base"]["apis"]
         .as_array_mut()
         .unwrap()
         .retain(|api| api != "vector_io");
-    let told = assemble(request);
-    assert_eq!(told.ids("vector_io"), ["faiss", "mine"]);
+    let report = assemble(request);
+    assert_eq!(report.ids("vector_io"), ["faiss", "mine"]);
     assert!(
-        told.config()["apis"]
+        report.config()["apis"]
             .as_array()
             .unwrap()
             .contains(&json!("vector_io"))
@@ -59,10 +61,10 @@ fn a_new_provider_comes_last_and_its_api_is_served() {
 #[test]
 fn a_provider_of_another_type_keeps_nothing_of_the_base() {
     let mine = placed("faiss", "inline::sqlite-vec", json!({"db_path": "/x.db"}));
-    let told = assemble(request(F, json!({"providers": {"vector_io": [mine]}})));
-    assert_eq!(told.codes(), ["replaced-provider p"]);
+    let report = assemble(request(V0_7, json!({"providers": {"vector_io": [mine]}})));
+    assert_eq!(report.codes(), ["replaced-provider p"]);
     assert_eq!(
-        told.provider("vector_io", "faiss")["config"]["db_path"],
+        report.provider("vector_io", "faiss")["config"]["db_path"],
         "/x.db"
     );
 }
@@ -71,47 +73,52 @@ fn a_provider_of_another_type_keeps_nothing_of_the_base() {
 fn stores_and_paths_are_filled_in_in_the_shape_of_the_dialect() {
     for (schema, provider_type, key, value) in [
         (
-            F,
+            V0_7,
             "inline::faiss",
             "persistence",
             json!({"namespace": "vector_io::mine", "backend": "kv_default"}),
         ),
         (
-            F,
+            V0_7,
             "remote::pgvector",
             "persistence",
             json!({"namespace": "vector_io::mine", "backend": "kv_default"}),
         ),
-        (C, "inline::sqlite-vec", "db_path", json!("/.llama/mine.db")),
-        (F, "inline::qdrant", "path", json!("/.llama/mine")),
         (
-            B,
+            V0_3,
+            "inline::sqlite-vec",
+            "db_path",
+            json!("/.llama/mine.db"),
+        ),
+        (V0_7, "inline::qdrant", "path", json!("/.llama/mine")),
+        (
+            V0_2_13,
             "inline::faiss",
             "kvstore",
             json!({"type": "sqlite", "db_path": "${env.SQLITE_STORE_DIR:=~/.llama/distributions/acme}/mine_kvstore.db"}),
         ),
         (
-            A,
+            V0_1_3,
             "inline::faiss",
             "kvstore",
             json!({"type": "sqlite", "db_path": "${env.SQLITE_STORE_DIR:~/.llama/distributions/acme}/mine_kvstore.db"}),
         ),
     ] {
-        let told = assemble(request(
+        let report = assemble(request(
             schema,
             json!({"providers": {"vector_io": [placed("mine", provider_type, json!({}))]}}),
         ));
         assert_eq!(
-            told.provider("vector_io", "mine")["config"][key],
+            report.provider("vector_io", "mine")["config"][key],
             value,
             "{schema} {provider_type}"
         );
     }
-    let told = assemble(request(
-        H,
+    let report = assemble(request(
+        OGX_1_0,
         json!({"providers": {"responses": [placed("mine", "inline::builtin", json!({}))]}}),
     ));
-    let persistence = &told.provider("responses", "mine")["config"]["persistence"];
+    let persistence = &report.provider("responses", "mine")["config"]["persistence"];
     assert_eq!(
         persistence,
         &json!({"responses": {"table_name": "mine_responses", "backend": "sql_default"}})
@@ -139,16 +146,16 @@ fn what_must_be_there_and_is_not_is_an_error_at_the_field_that_takes_it() {
         ("files", "remote::openai", "missing-setting p.apiKey"),
         ("inference", "remote::vllm", "missing-setting p.endpoint"),
     ] {
-        let told = assemble(request(
-            F,
+        let report = assemble(request(
+            V0_7,
             json!({"providers": {api: [placed("mine", provider_type, json!({}))]}}),
         ));
-        assert_eq!(told.errors(), [error], "{provider_type}");
+        assert_eq!(report.errors(), [error], "{provider_type}");
     }
     let milvus = placed("mine", "remote::milvus", json!({"uri": "http://m"}));
-    let told = assemble(request(F, json!({"providers": {"vector_io": [milvus]}})));
+    let report = assemble(request(V0_7, json!({"providers": {"vector_io": [milvus]}})));
     assert_eq!(
-        told.provider("vector_io", "mine")["config"]["token"],
+        report.provider("vector_io", "mine")["config"]["token"],
         Value::Null,
         "must be there, may be null"
     );
@@ -156,60 +163,63 @@ fn what_must_be_there_and_is_not_is_an_error_at_the_field_that_takes_it() {
 
 #[test]
 fn a_required_key_that_the_base_leaves_to_an_unset_variable_is_a_warning() {
-    let told = assemble(request(
-        F,
+    let report = assemble(request(
+        V0_7,
         json!({"providers": {"inference": [placed("vllm", "remote::vllm", json!({}))]}}),
     ));
-    assert_eq!(told.codes(), ["missing-setting p.endpoint"]);
-    assert!(told.errors().is_empty());
+    assert_eq!(report.codes(), ["missing-setting p.endpoint"]);
+    assert!(report.errors().is_empty());
 }
 
 #[test]
 fn half_a_database_connection_is_named() {
     let pgvector = placed("pg", "remote::pgvector", json!({"host": "pg", "db": "d"}));
-    let told = assemble(request(F, json!({"providers": {"vector_io": [pgvector]}})));
-    assert_eq!(told.codes(), ["incomplete-connection p"]);
+    let report = assemble(request(
+        V0_7,
+        json!({"providers": {"vector_io": [pgvector]}}),
+    ));
+    assert_eq!(report.codes(), ["incomplete-connection p"]);
     assert!(
-        told.notes[0].problem.ends_with("user, password"),
+        report.diagnostics[0].problem.ends_with("user, password"),
         "{}",
-        told.notes[0].problem
+        report.diagnostics[0].problem
     );
 }
 
 #[test]
 fn resources_of_the_base_that_relied_on_one_provider_are_pinned_to_it() {
     let mut request = request(
-        B,
+        V0_2_13,
         json!({"providers": {"safety": [placed("mine", "inline::code-scanner", json!({}))]}}),
     );
     request["base"]["shields"] = json!([{"shield_id": "old"}]);
-    let told = assemble(request);
-    assert_eq!(told.config()["shields"][0]["provider_id"], "llama-guard");
+    let report = assemble(request);
+    assert_eq!(report.config()["shields"][0]["provider_id"], "llama-guard");
 }
 
 #[test]
 fn an_external_provider_wins_over_the_same_id_with_a_warning() {
     let external = json!({"path": "e", "api": "inference", "id": "vllm", "type": "remote::mine", "module": "mine", "config": {"a": 1}});
-    let told = assemble(request(
-        F,
-        json!({"providers": {"inference": [vllm(F)]}, "external": [external]}),
+    let report = assemble(request(
+        V0_7,
+        json!({"providers": {"inference": [vllm(V0_7)]}, "external": [external]}),
     ));
-    assert_eq!(told.codes(), ["external-wins e"]);
+    assert_eq!(report.codes(), ["external-wins e"]);
     let expected = json!({"provider_id": "vllm", "provider_type": "remote::mine", "module": "mine", "config": {"a": 1}});
-    assert_eq!(told.provider("inference", "vllm"), &expected);
+    assert_eq!(report.provider("inference", "vllm"), &expected);
 }
 
 #[test]
 fn a_module_needs_a_release_that_loads_one() {
     let external = json!({"path": "e", "api": "inference", "id": "m", "type": "remote::mine", "module": "mine"});
     assert_eq!(
-        assemble(request(A, json!({"external": [external]}))).errors(),
+        assemble(request(V0_1_3, json!({"external": [external]}))).errors(),
         ["no-module e"]
     );
     let old = json!({"external": [external], "serverVersion": "0.2.15"});
-    assert_eq!(assemble(request(B, old)).errors(), ["no-module e"]);
+    assert_eq!(assemble(request(V0_2_13, old)).errors(), ["no-module e"]);
     assert!(
-        assemble(request(B, json!({"external": [external]})))
+        assemble(request(V0_2_13, json!({"external": [external]})))
             .errors()
             .is_empty()
     );
@@ -225,20 +235,23 @@ fn disabled(names: &[&str]) -> Value {
 
 #[test]
 fn a_disabled_api_leaves_apis_providers_resources_and_defaults() {
-    let mut request = request(F, json!({"disabled": disabled(&["safety"])}));
+    let mut request = request(V0_7, json!({"disabled": disabled(&["safety"])}));
     request["base"]["registered_resources"]["shields"] =
         json!([{"shield_id": "s", "provider_id": "llama-guard"}]);
-    let told = assemble(request);
-    assert_eq!(told.codes(), ["dropped-default d[0]"]);
+    let report = assemble(request);
+    assert_eq!(report.codes(), ["dropped-default d[0]"]);
     assert!(
-        !told.config()["apis"]
+        !report.config()["apis"]
             .as_array()
             .unwrap()
             .contains(&json!("safety"))
     );
-    assert_eq!(told.config()["providers"].get("safety"), None);
-    assert_eq!(told.config()["registered_resources"]["shields"], json!([]));
-    assert_eq!(told.config().get("safety"), None);
+    assert_eq!(report.config()["providers"].get("safety"), None);
+    assert_eq!(
+        report.config()["registered_resources"]["shields"],
+        json!([])
+    );
+    assert_eq!(report.config().get("safety"), None);
 }
 
 /// Defect D3: a server that lists a routing API does not start without the API behind it.
@@ -249,13 +262,13 @@ fn a_disabled_api_takes_its_routing_apis_out_of_apis() {
         ("eval", "eval", "benchmarks"),
         ("scoring", "scoring", "scoring_functions"),
     ];
-    for schema in [B, C, D, E] {
+    for schema in [V0_2_13, V0_3, V0_4, V0_5] {
         for (name, api, routing) in cases {
             let mut request = request(schema, json!({"disabled": disabled(&[name])}));
             let listed = request["base"]["apis"].as_array_mut().unwrap();
             listed.extend([json!(api), json!(routing), json!("models")]);
-            let told = assemble(request);
-            let apis = told.config()["apis"].as_array().unwrap();
+            let report = assemble(request);
+            let apis = report.config()["apis"].as_array().unwrap();
             assert!(!apis.contains(&json!(api)), "{schema}: {apis:?}");
             assert!(!apis.contains(&json!(routing)), "{schema}: {apis:?}");
             assert!(apis.contains(&json!("models")), "{schema}: {apis:?}");
@@ -267,31 +280,35 @@ fn a_disabled_api_takes_its_routing_apis_out_of_apis() {
 fn a_disabled_api_that_something_needs_is_refused_and_the_users_are_named() {
     for (schema, name, users, also) in [
         (
-            F,
+            V0_7,
             "files",
             "responses/builtin, toolRuntime/file-search",
             "responses, toolRuntime/file-search",
         ),
-        (C, "safety", "agents/meta-reference", "agents"),
+        (V0_3, "safety", "agents/meta-reference", "agents"),
         (
-            E,
+            V0_5,
             "vectorIo",
             "agents/meta-reference, toolRuntime/rag-runtime",
             "agents, toolRuntime/rag-runtime",
         ),
     ] {
-        let told = assemble(request(schema, json!({"disabled": disabled(&[name])})));
-        assert_eq!(told.errors(), ["needed-api d[0]"], "{schema} {name}");
-        let note = told
-            .notes
+        let report = assemble(request(schema, json!({"disabled": disabled(&[name])})));
+        assert_eq!(report.errors(), ["needed-api d[0]"], "{schema} {name}");
+        let diagnostic = report
+            .diagnostics
             .iter()
-            .find(|note| note.code == "needed-api")
+            .find(|diagnostic| diagnostic.code == "needed-api")
             .unwrap();
-        assert!(note.problem.ends_with(users), "{}", note.problem);
-        assert_eq!(note.fix, format!("keep it, or also disable: {also}"));
+        assert!(
+            diagnostic.problem.ends_with(users),
+            "{}",
+            diagnostic.problem
+        );
+        assert_eq!(diagnostic.fix, format!("keep it, or also disable: {also}"));
     }
     assert!(
-        assemble(request(D, json!({"disabled": disabled(&["safety"])})))
+        assemble(request(V0_4, json!({"disabled": disabled(&["safety"])})))
             .errors()
             .is_empty(),
         "agents need it no more"
@@ -301,30 +318,30 @@ fn a_disabled_api_that_something_needs_is_refused_and_the_users_are_named() {
 #[test]
 fn one_provider_can_be_disabled_and_what_names_it_goes_too() {
     let mut request = request(
-        F,
+        V0_7,
         json!({"disabled": disabled(&["inference/sentence-transformers", "inference/ollama"])}),
     );
     request["base"]["registered_resources"]["models"] =
         json!([{"model_id": "m", "provider_id": "sentence-transformers"}]);
-    let told = assemble(request);
-    assert_eq!(told.ids("inference"), ["${env.VLLM_URL:+vllm}"]);
-    assert_eq!(told.config()["registered_resources"]["models"], json!([]));
+    let report = assemble(request);
+    assert_eq!(report.ids("inference"), ["${env.VLLM_URL:+vllm}"]);
+    assert_eq!(report.config()["registered_resources"]["models"], json!([]));
     assert_eq!(
-        told.config()["vector_stores"].get("default_embedding_model"),
+        report.config()["vector_stores"].get("default_embedding_model"),
         None
     );
-    assert_eq!(told.codes(), ["dropped-default d[0]"]);
+    assert_eq!(report.codes(), ["dropped-default d[0]"]);
 }
 
 #[test]
 fn names_that_the_release_does_not_have_are_warnings() {
-    let told = assemble(request(
-        F,
+    let report = assemble(request(
+        V0_7,
         json!({"disabled": disabled(&["postTraining", "inference/nobody", "telemetry", "evall"])}),
     ));
-    assert!(told.errors().is_empty());
+    assert!(report.errors().is_empty());
     assert_eq!(
-        told.codes(),
+        report.codes(),
         [
             "no-such-api d[0]",
             "no-such-provider d[1]",
@@ -337,25 +354,30 @@ fn names_that_the_release_does_not_have_are_warnings() {
 #[test]
 fn disabled_wins_over_a_provider_of_that_api() {
     let change = json!({"providers": {"safety": [placed("x", "inline::llama-guard", json!({}))]}, "disabled": disabled(&["safety"])});
-    let told = assemble(request(F, change));
-    assert!(told.codes().contains(&"disabled-wins p".to_owned()));
-    assert_eq!(told.config()["providers"].get("safety"), None);
+    let report = assemble(request(V0_7, change));
+    assert!(report.codes().contains(&"disabled-wins p".to_owned()));
+    assert_eq!(report.config()["providers"].get("safety"), None);
 }
 
 #[test]
 fn telemetry_is_switched_where_it_is_a_switch() {
     assert_eq!(
-        assemble(request(C, json!({"disabled": disabled(&["telemetry"])}))).config()["telemetry"]["enabled"],
+        assemble(request(V0_3, json!({"disabled": disabled(&["telemetry"])}))).config()["telemetry"]
+            ["enabled"],
         false
     );
     let mut on = request(
-        C,
+        V0_3,
         json!({"providers": {"telemetry": [placed("t", "inline::meta-reference", json!({}))]}}),
     );
     on["base"]["telemetry"]["enabled"] = json!(false);
     assert_eq!(assemble(on).config()["telemetry"]["enabled"], true);
     assert!(
-        !assemble(request(B, json!({"disabled": disabled(&["telemetry"])}))).config()["apis"]
+        !assemble(request(
+            V0_2_13,
+            json!({"disabled": disabled(&["telemetry"])})
+        ))
+        .config()["apis"]
             .as_array()
             .unwrap()
             .contains(&json!("telemetry"))
@@ -364,11 +386,11 @@ fn telemetry_is_switched_where_it_is_a_switch() {
 
 #[test]
 fn when_the_base_serves_every_api_a_disabled_one_makes_it_choose() {
-    let mut request = request(F, json!({"disabled": disabled(&["safety"])}));
+    let mut request = request(V0_7, json!({"disabled": disabled(&["safety"])}));
     request["base"].as_object_mut().unwrap().remove("apis");
-    let told = assemble(request);
+    let report = assemble(request);
     assert_eq!(
-        told.config()["apis"],
+        report.config()["apis"],
         json!([
             "files",
             "inference",
@@ -381,7 +403,7 @@ fn when_the_base_serves_every_api_a_disabled_one_makes_it_choose() {
 
 #[test]
 fn problems_of_the_base_are_the_bases() {
-    let mut request = request(F, json!({"providers": {"inference": [vllm(F)]}}));
+    let mut request = request(V0_7, json!({"providers": {"inference": [vllm(V0_7)]}}));
     let base = &mut request["base"];
     base["apis"]
         .as_array_mut()
@@ -395,9 +417,9 @@ fn problems_of_the_base_are_the_bases() {
         .push(twice);
     base["registered_resources"]["models"] = json!([{"model_id": "m", "provider_id": "gone"}]);
     base["vector_stores"]["default_embedding_model"]["provider_id"] = json!("gone");
-    let told = assemble(request);
+    let report = assemble(request);
     assert_eq!(
-        told.codes(),
+        report.codes(),
         [
             "base-dangling-default ",
             "base-dangling-resource ",
@@ -406,7 +428,7 @@ fn problems_of_the_base_are_the_bases() {
         ]
     );
     assert_eq!(
-        told.config()["vector_stores"]["default_embedding_model"]["provider_id"],
+        report.config()["vector_stores"]["default_embedding_model"]["provider_id"],
         "gone",
         "left as it is"
     );

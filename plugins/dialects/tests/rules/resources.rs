@@ -8,25 +8,25 @@ fn model(entry: Value) -> Value {
     json!([entry])
 }
 
-fn with_vllm(schema: &str, resources: Value) -> Told {
+fn with_vllm(schema: &str, resources: Value) -> Report {
     assemble(request(
         schema,
         json!({"providers": {"inference": [vllm(schema)]}, "resources": resources}),
     ))
 }
 
-fn resources<'t>(schema: &str, told: &'t Told) -> &'t Value {
-    if [A, B].contains(&schema) {
-        told.config()
+fn resources<'t>(schema: &str, report: &'t Report) -> &'t Value {
+    if [V0_1_3, V0_2_13].contains(&schema) {
+        report.config()
     } else {
-        &told.config()["registered_resources"]
+        &report.config()["registered_resources"]
     }
 }
 
 #[test]
 fn a_model_always_names_its_provider_and_clients_learn_its_id() {
     for schema in SCHEMAS {
-        let told = with_vllm(
+        let report = with_vllm(
             schema,
             json!({"models": model(json!({"name": "llama", "contextLength": 8192, "quantization": "fp8"}))}),
         );
@@ -35,43 +35,50 @@ fn a_model_always_names_its_provider_and_clients_learn_its_id() {
             "metadata": {"context_length": 8192, "quantization": "fp8"},
         });
         assert_eq!(
-            resources(schema, &told)["models"],
+            resources(schema, &report)["models"],
             json!([expected]),
             "{schema}"
         );
-        let id = if schema == A { "llama" } else { "vllm/llama" };
+        let id = if schema == V0_1_3 {
+            "llama"
+        } else {
+            "vllm/llama"
+        };
         assert_eq!(
-            told.output["models"],
+            report.output["models"],
             json!([{"name": "llama", "id": id}]),
             "{schema}"
         );
     }
-    let old = json!({"providers": {"inference": [vllm(B)]}, "resources": {"models": model(json!({"name": "llama"}))}, "serverVersion": "0.2.15"});
-    assert_eq!(assemble(request(B, old)).output["models"][0]["id"], "llama");
+    let old = json!({"providers": {"inference": [vllm(V0_2_13)]}, "resources": {"models": model(json!({"name": "llama"}))}, "serverVersion": "0.2.15"});
+    assert_eq!(
+        assemble(request(V0_2_13, old)).output["models"][0]["id"],
+        "llama"
+    );
 }
 
 #[test]
 fn a_model_that_names_an_unknown_provider_is_refused_with_the_ids() {
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"models": model(json!({"name": "a", "provider": "vllm-primary"}))}),
     );
-    assert_eq!(told.errors(), ["unknown-provider-id m.provider"]);
+    assert_eq!(report.errors(), ["unknown-provider-id m.provider"]);
     assert_eq!(
-        told.notes[0].fix,
+        report.diagnostics[0].fix,
         "did you mean vllm? all: vllm, sentence-transformers"
     );
 }
 
 #[test]
 fn a_model_of_a_conditional_provider_shares_its_condition() {
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"models": model(json!({"name": "a", "provider": "ollama"}))}),
     );
-    assert_eq!(told.codes(), ["conditional-provider m.provider"]);
+    assert_eq!(report.codes(), ["conditional-provider m.provider"]);
     assert_eq!(
-        resources(F, &told)["models"][0]["provider_id"],
+        resources(V0_7, &report)["models"][0]["provider_id"],
         "${env.OLLAMA_URL:+ollama}"
     );
 }
@@ -79,7 +86,7 @@ fn a_model_of_a_conditional_provider_shares_its_condition() {
 #[test]
 fn without_a_provider_of_its_own_a_resource_must_choose_among_several() {
     let mut several = request(
-        F,
+        V0_7,
         json!({"resources": {"models": model(json!({"name": "a"}))}}),
     );
     let fireworks =
@@ -88,9 +95,9 @@ fn without_a_provider_of_its_own_a_resource_must_choose_among_several() {
         .as_array_mut()
         .unwrap()
         .push(fireworks.clone());
-    let told = assemble(several.clone());
+    let report = assemble(several.clone());
     assert_eq!(
-        told.output["models"][0]["id"], "fireworks/a",
+        report.output["models"][0]["id"], "fireworks/a",
         "the only one that is always there"
     );
     let mut second = fireworks;
@@ -104,31 +111,34 @@ fn without_a_provider_of_its_own_a_resource_must_choose_among_several() {
 
 #[test]
 fn an_embedding_model_has_a_dimension() {
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"models": model(json!({"name": "e", "embeddingDimension": 384}))}),
     );
-    assert_eq!(resources(F, &told)["models"][0]["model_type"], "embedding");
     assert_eq!(
-        resources(F, &told)["models"][0]["metadata"]["embedding_dimension"],
+        resources(V0_7, &report)["models"][0]["model_type"],
+        "embedding"
+    );
+    assert_eq!(
+        resources(V0_7, &report)["models"][0]["metadata"]["embedding_dimension"],
         384
     );
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"models": model(json!({"name": "e", "modelType": "embedding"}))}),
     );
     assert_eq!(
-        told.errors(),
+        report.errors(),
         ["no-embedding-dimension m.embeddingDimension"]
     );
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"models": model(json!({"name": "e", "modelType": "embedding", "metadata": {"embedding_dimension": 3}}))}),
     );
-    assert!(told.errors().is_empty());
+    assert!(report.errors().is_empty());
     assert_eq!(
         with_vllm(
-            C,
+            V0_3,
             json!({"models": model(json!({"name": "e", "modelType": "rerank"}))})
         )
         .errors(),
@@ -136,7 +146,7 @@ fn an_embedding_model_has_a_dimension() {
     );
     assert!(
         with_vllm(
-            D,
+            V0_4,
             json!({"models": model(json!({"name": "e", "modelType": "rerank"}))})
         )
         .errors()
@@ -147,12 +157,12 @@ fn an_embedding_model_has_a_dimension() {
 #[test]
 fn a_model_of_the_base_with_the_same_id_is_replaced() {
     let mut request = request(
-        F,
-        json!({"providers": {"inference": [vllm(F)]}, "resources": {"models": model(json!({"name": "a"}))}}),
+        V0_7,
+        json!({"providers": {"inference": [vllm(V0_7)]}, "resources": {"models": model(json!({"name": "a"}))}}),
     );
     request["base"]["registered_resources"]["models"] = json!([{"model_id": "a", "provider_id": "vllm", "x": 1}, {"model_id": "a", "provider_id": "sentence-transformers"}]);
-    let told = assemble(request);
-    let models = resources(F, &told)["models"].as_array().unwrap();
+    let report = assemble(request);
+    let models = resources(V0_7, &report)["models"].as_array().unwrap();
     assert_eq!(models.len(), 2);
     assert_eq!(models[0].get("x"), None);
 }
@@ -166,36 +176,36 @@ fn tools(names: &[&str]) -> Value {
 
 #[test]
 fn tools_become_groups_up_to_0_6_and_providers_alone_from_0_7() {
-    for schema in [A, B, C, D, E] {
-        let told = with_vllm(schema, json!({"tools": tools(&["websearch", "rag"])}));
+    for schema in [V0_1_3, V0_2_13, V0_3, V0_4, V0_5] {
+        let report = with_vllm(schema, json!({"tools": tools(&["websearch", "rag"])}));
         let expected = json!([
             {"toolgroup_id": "builtin::websearch", "provider_id": "tavily-search"},
             {"toolgroup_id": "builtin::rag", "provider_id": "rag-runtime"},
         ]);
         assert_eq!(
-            resources(schema, &told)["tool_groups"],
+            resources(schema, &report)["tool_groups"],
             expected,
             "{schema}"
         );
     }
-    for schema in [F, G, H] {
-        let told = with_vllm(schema, json!({"tools": tools(&["websearch", "rag"])}));
+    for schema in [V0_7, OGX_0_8, OGX_1_0] {
+        let report = with_vllm(schema, json!({"tools": tools(&["websearch", "rag"])}));
         assert_eq!(
-            resources(schema, &told).get("tool_groups"),
+            resources(schema, &report).get("tool_groups"),
             None,
             "{schema}"
         );
-        assert_eq!(told.ids("tool_runtime"), ["tavily-search", "file-search"]);
+        assert_eq!(report.ids("tool_runtime"), ["tavily-search", "file-search"]);
     }
 }
 
 #[test]
 fn a_tool_brings_its_provider_and_the_files_it_needs() {
     for (schema, rag, needs_files) in [
-        (A, "rag-runtime", false),
-        (B, "rag-runtime", true),
-        (F, "file-search", true),
-        (H, "file-search", true),
+        (V0_1_3, "rag-runtime", false),
+        (V0_2_13, "rag-runtime", true),
+        (V0_7, "file-search", true),
+        (OGX_1_0, "file-search", true),
     ] {
         let mut request = request(
             schema,
@@ -211,14 +221,18 @@ fn a_tool_brings_its_provider_and_the_files_it_needs() {
                 .unwrap()
                 .retain(|served| served != api);
         }
-        let told = assemble(request);
-        assert_eq!(told.ids("tool_runtime"), ["tavily-search", rag], "{schema}");
-        let apis = told.config()["apis"].as_array().unwrap();
+        let report = assemble(request);
+        assert_eq!(
+            report.ids("tool_runtime"),
+            ["tavily-search", rag],
+            "{schema}"
+        );
+        let apis = report.config()["apis"].as_array().unwrap();
         assert_eq!(apis.contains(&json!("files")), needs_files, "{schema}");
         if needs_files {
-            assert!(told.provider("files", "localfs")["config"]["storage_dir"].is_string());
+            assert!(report.provider("files", "localfs")["config"]["storage_dir"].is_string());
         }
-        assert!(told.codes().contains(&"no-credential t".to_owned()));
+        assert!(report.codes().contains(&"no-credential t".to_owned()));
     }
 }
 
@@ -230,9 +244,12 @@ fn a_tool_prefers_the_providers_of_the_resource() {
         json!({"api_key": "${env.K}"}),
     );
     let change = json!({"providers": {"tool_runtime": [brave]}, "resources": {"tools": tools(&["websearch"])}});
-    let told = assemble(request(E, change));
-    assert_eq!(resources(E, &told)["tool_groups"][0]["provider_id"], "mine");
-    assert_eq!(told.codes(), [""; 0]);
+    let report = assemble(request(V0_5, change));
+    assert_eq!(
+        resources(V0_5, &report)["tool_groups"][0]["provider_id"],
+        "mine"
+    );
+    assert_eq!(report.codes(), [""; 0]);
 }
 
 #[test]
@@ -256,12 +273,12 @@ fn a_tool_that_cannot_be_served_is_refused_with_the_fix() {
         ),
     ] {
         assert_eq!(
-            with_vllm(F, json!({"tools": [tool]})).errors(),
+            with_vllm(V0_7, json!({"tools": [tool]})).errors(),
             [error],
             "{tool}"
         );
     }
-    let mut no_store = request(F, json!({"resources": {"tools": tools(&["rag"])}}));
+    let mut no_store = request(V0_7, json!({"resources": {"tools": tools(&["rag"])}}));
     for api in ["vector_io", "responses", "tool_runtime"] {
         no_store["base"]["providers"]
             .as_object_mut()
@@ -273,41 +290,41 @@ fn a_tool_that_cannot_be_served_is_refused_with_the_fix() {
             .retain(|served| served != api);
     }
     no_store["base"]["vector_stores"] = json!({});
-    let told = assemble(no_store);
-    assert_eq!(told.errors(), ["missing-api t"]);
+    let report = assemble(no_store);
+    assert_eq!(report.errors(), ["missing-api t"]);
     assert_eq!(
-        told.notes[0].fix,
+        report.diagnostics[0].fix,
         "add a provider under spec.providers.vectorIo"
     );
     let off = json!({"resources": {"tools": tools(&["rag"])}, "disabled": [{"path": "d", "name": "toolRuntime"}, {"path": "d", "name": "responses"}]});
-    assert_eq!(assemble(request(F, off)).errors(), ["disabled-api t"]);
+    assert_eq!(assemble(request(V0_7, off)).errors(), ["disabled-api t"]);
 }
 
 #[test]
 fn a_shield_names_its_provider_and_its_model_as_clients_do() {
-    for schema in [A, B, C, D, E, F, G] {
+    for schema in [V0_1_3, V0_2_13, V0_3, V0_4, V0_5, V0_7, OGX_0_8] {
         let shield = json!({"path": "s", "name": "guard", "model": "meta-llama/Llama-Guard-3-8B"});
-        let told = with_vllm(schema, json!({"shields": [shield]}));
-        let model = if schema == A {
+        let report = with_vllm(schema, json!({"shields": [shield]}));
+        let model = if schema == V0_1_3 {
             "meta-llama/Llama-Guard-3-8B"
         } else {
             "vllm/meta-llama/Llama-Guard-3-8B"
         };
         let expected = json!({"shield_id": "guard", "provider_id": "llama-guard", "provider_shield_id": model});
         assert_eq!(
-            resources(schema, &told)["shields"],
+            resources(schema, &report)["shields"],
             json!([expected]),
             "{schema}"
         );
     }
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"shields": [{"path": "s", "name": "llama-guard"}]}),
     );
-    assert_eq!(told.codes(), ["no-shield-model s.model"]);
+    assert_eq!(report.codes(), ["no-shield-model s.model"]);
     assert_eq!(
         with_vllm(
-            H,
+            OGX_1_0,
             json!({"shields": [{"path": "s", "name": "llama-guard"}]})
         )
         .errors(),
@@ -315,7 +332,7 @@ fn a_shield_names_its_provider_and_its_model_as_clients_do() {
     );
     assert_eq!(
         with_vllm(
-            F,
+            V0_7,
             json!({"shields": [{"path": "s", "name": "a", "provider": "b"}]})
         )
         .errors(),
@@ -325,19 +342,19 @@ fn a_shield_names_its_provider_and_its_model_as_clients_do() {
 
 #[test]
 fn a_shield_brings_the_provider_of_its_name() {
-    let told = with_vllm(
-        F,
+    let report = with_vllm(
+        V0_7,
         json!({"shields": [{"path": "s", "name": "code-scanner"}]}),
     );
-    assert_eq!(told.ids("safety"), ["llama-guard", "code-scanner"]);
+    assert_eq!(report.ids("safety"), ["llama-guard", "code-scanner"]);
     assert_eq!(
-        resources(F, &told)["shields"][0]["provider_id"],
+        resources(V0_7, &report)["shields"][0]["provider_id"],
         "code-scanner"
     );
     assert_eq!(
-        told.config().get("safety"),
+        report.config().get("safety"),
         None,
         "the default would name a shield that is not there"
     );
-    assert_eq!(told.codes(), ["dropped-default s"]);
+    assert_eq!(report.codes(), ["dropped-default s"]);
 }

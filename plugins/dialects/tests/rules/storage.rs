@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn stored(schema: &str, storage: Value) -> Told {
+fn stored(schema: &str, storage: Value) -> Report {
     assemble(request(schema, json!({"storage": storage})))
 }
 
@@ -11,13 +11,13 @@ const REDIS: &str = "redis://redis.default.svc:6380";
 #[test]
 fn nothing_asked_nothing_touched() {
     for schema in SCHEMAS {
-        let told = assemble(request(
+        let report = assemble(request(
             schema,
             json!({"providers": {"inference": [vllm(schema)]}}),
         ));
         let base = golden(schema, "minimal")["base"].clone();
         for key in ["storage", "metadata_store", "inference_store"] {
-            assert_eq!(told.config().get(key), base.get(key), "{schema} {key}");
+            assert_eq!(report.config().get(key), base.get(key), "{schema} {key}");
         }
     }
 }
@@ -25,16 +25,16 @@ fn nothing_asked_nothing_touched() {
 #[test]
 fn redis_is_a_host_and_a_port_and_its_password_stands_in_front() {
     for schema in SCHEMAS {
-        let told = stored(
+        let report = stored(
             schema,
             json!({"kv": {"type": "redis", "endpoint": REDIS, "password": "PW"}}),
         );
-        let (kind, backend) = if [A, B].contains(&schema) {
-            ("redis", &told.config()["metadata_store"])
+        let (kind, backend) = if [V0_1_3, V0_2_13].contains(&schema) {
+            ("redis", &report.config()["metadata_store"])
         } else {
             (
                 "kv_redis",
-                &told.config()["storage"]["backends"]["kv_default"],
+                &report.config()["storage"]["backends"]["kv_default"],
             )
         };
         assert_eq!(backend["type"], kind, "{schema}");
@@ -43,40 +43,40 @@ fn redis_is_a_host_and_a_port_and_its_password_stands_in_front() {
             (&json!(":${env.PW}@redis.default.svc"), &json!(6380))
         );
         assert_eq!(
-            told.output["variables"],
+            report.output["variables"],
             json!([{"env": "PW", "reference": "PW", "readAs": "text"}])
         );
-        assert_eq!(told.codes(), ["logged-password spec.storage.kv.password"]);
+        assert_eq!(report.codes(), ["logged-password spec.storage.kv.password"]);
     }
 }
 
 #[test]
 fn up_to_0_2_every_provider_has_its_own_store() {
-    for schema in [A, B] {
-        let told = stored(
+    for schema in [V0_1_3, V0_2_13] {
+        let report = stored(
             schema,
             json!({
                 "kv": {"type": "redis", "endpoint": "redis:6379"},
                 "sql": {"type": "postgres", "host": {"text": "pg"}, "user": {"text": "u"}},
             }),
         );
-        let agents = &told.provider("agents", "meta-reference")["config"];
+        let agents = &report.provider("agents", "meta-reference")["config"];
         assert_eq!(
             agents["persistence_store"]["namespace"],
             "agents::meta-reference::persistence_store"
         );
         assert_eq!(agents["responses_store"]["type"], "postgres");
         assert_eq!(
-            told.provider("vector_io", "faiss")["config"]["kvstore"]["type"],
+            report.provider("vector_io", "faiss")["config"]["kvstore"]["type"],
             "redis"
         );
-        let port = if schema == A {
+        let port = if schema == V0_1_3 {
             json!("5432")
         } else {
             json!(5432)
         };
         assert_eq!(
-            told.config()["inference_store"],
+            report.config()["inference_store"],
             json!({"type": "postgres", "host": "pg", "port": port, "user": "u"})
         );
     }
@@ -90,23 +90,24 @@ fn an_address_that_redis_cannot_have_is_refused() {
         "http://redis",
         "redis://",
     ] {
-        let told = stored(F, json!({"kv": {"type": "redis", "endpoint": endpoint}}));
+        let report = stored(V0_7, json!({"kv": {"type": "redis", "endpoint": endpoint}}));
         assert_eq!(
-            told.errors(),
+            report.errors(),
             ["bad-endpoint spec.storage.kv.endpoint"],
             "{endpoint}"
         );
         assert!(
-            told.notes
+            report
+                .diagnostics
                 .iter()
-                .all(|note| !note.problem.contains("secret"))
+                .all(|diagnostic| !diagnostic.problem.contains("secret"))
         );
     }
-    let told = stored(
-        F,
+    let report = stored(
+        V0_7,
         json!({"kv": {"type": "redis", "endpoint": "redis://redis/1"}}),
     );
-    assert_eq!(told.codes(), ["endpoint-path spec.storage.kv.endpoint"]);
+    assert_eq!(report.codes(), ["endpoint-path spec.storage.kv.endpoint"]);
 }
 
 #[test]
@@ -115,18 +116,21 @@ fn postgres_by_its_parts() {
         "type": "postgres", "host": {"reference": "H"}, "port": {"text": "5433"}, "database": {"text": "d"},
         "user": {"text": "u"}, "password": {"reference": "P"},
     }});
-    let told = stored(F, parts.clone());
+    let report = stored(V0_7, parts.clone());
     let expected = json!({
         "type": "sql_postgres", "host": "${env.H}", "port": 5433, "db": "d", "user": "u", "password": "${env.P}",
     });
     assert_eq!(
-        told.config()["storage"]["backends"]["sql_default"],
+        report.config()["storage"]["backends"]["sql_default"],
         expected
     );
-    assert_eq!(told.output["variables"].as_array().unwrap().len(), 2);
-    assert_eq!(told.codes(), ["pasted-password spec.storage.sql.password"]);
+    assert_eq!(report.output["variables"].as_array().unwrap().len(), 2);
     assert_eq!(
-        stored(H, parts).codes(),
+        report.codes(),
+        ["pasted-password spec.storage.sql.password"]
+    );
+    assert_eq!(
+        stored(OGX_1_0, parts).codes(),
         [""; 0],
         "this product escapes the password"
     );
@@ -135,8 +139,8 @@ fn postgres_by_its_parts() {
 #[test]
 fn a_connection_string_is_taken_apart_where_the_release_has_none() {
     let dsn = json!({"sql": {"type": "postgres-connection-string", "connectionString": "DSN"}});
-    let told = stored(F, dsn.clone());
-    let parts: Vec<_> = told.output["variables"]
+    let report = stored(V0_7, dsn.clone());
+    let parts: Vec<_> = report.output["variables"]
         .as_array()
         .unwrap()
         .iter()
@@ -154,23 +158,23 @@ fn a_connection_string_is_taken_apart_where_the_release_has_none() {
         "this release pastes the password into an address"
     );
     let parts_of = |version: Value| {
-        let mut request = request(H, json!({"storage": dsn}));
+        let mut request = request(OGX_1_0, json!({"storage": dsn}));
         request["serverVersion"] = version;
         assemble(request)
     };
-    let told = parts_of(json!("1.5.0"));
+    let report = parts_of(json!("1.5.0"));
     assert_eq!(
-        told.config()["storage"]["backends"]["sql_default"],
+        report.config()["storage"]["backends"]["sql_default"],
         json!({"type": "sql_postgres", "connection_string": "${env.DSN}"})
     );
     for version in [json!("1.4.0"), Value::Null] {
-        let told = parts_of(version);
+        let report = parts_of(version);
         assert_eq!(
-            told.config()["storage"]["backends"]["sql_default"]["password"],
+            report.config()["storage"]["backends"]["sql_default"]["password"],
             "${env.LLSD_SQL_PASSWORD}"
         );
         assert!(
-            told.output["variables"]
+            report.output["variables"]
                 .to_string()
                 .contains(r#""part":"password""#),
             "this product escapes it"
@@ -181,17 +185,17 @@ fn a_connection_string_is_taken_apart_where_the_release_has_none() {
 #[test]
 fn sqlite_stays_where_it_is_and_otherwise_lies_on_the_volume() {
     let sqlite = json!({"kv": {"type": "sqlite"}, "sql": {"type": "sqlite"}});
-    let told = stored(F, sqlite.clone());
+    let report = stored(V0_7, sqlite.clone());
     assert_eq!(
-        told.config()["storage"],
-        golden(F, "minimal")["base"]["storage"]
+        report.config()["storage"],
+        golden(V0_7, "minimal")["base"]["storage"]
     );
-    let mut request = request(F, json!({"storage": sqlite}));
+    let mut request = request(V0_7, json!({"storage": sqlite}));
     request["base"]["storage"]["backends"]["kv_default"] =
         json!({"type": "kv_postgres", "user": "u"});
-    let told = assemble(request);
+    let report = assemble(request);
     assert_eq!(
-        told.config()["storage"]["backends"]["kv_default"],
+        report.config()["storage"]["backends"]["kv_default"],
         json!({"type": "kv_sqlite", "db_path": "/.llama/kvstore.db"})
     );
 }
@@ -199,27 +203,27 @@ fn sqlite_stays_where_it_is_and_otherwise_lies_on_the_volume() {
 #[test]
 fn a_backend_keeps_the_name_that_the_base_gave_it() {
     let mut request = request(
-        F,
+        V0_7,
         json!({"storage": {"kv": {"type": "redis", "endpoint": "r"}}}),
     );
     let storage = &mut request["base"]["storage"];
     storage["backends"] = json!({"mine": {"type": "kv_sqlite", "db_path": "x"}, "sql_default": {"type": "sql_sqlite", "db_path": "y"}});
-    let told = assemble(request);
-    let backends = told.config()["storage"]["backends"].as_object().unwrap();
+    let report = assemble(request);
+    let backends = report.config()["storage"]["backends"].as_object().unwrap();
     assert_eq!(backends.keys().collect::<Vec<_>>(), ["mine", "sql_default"]);
     assert_eq!(backends["mine"]["type"], "kv_redis");
 }
 
 #[test]
 fn a_base_without_storage_gets_all_of_it() {
-    for (schema, stores) in [(C, 3), (D, 4), (E, 5), (F, 5), (H, 5)] {
+    for (schema, stores) in [(V0_3, 3), (V0_4, 4), (V0_5, 5), (V0_7, 5), (OGX_1_0, 5)] {
         let mut request = request(
             schema,
             json!({"storage": {"kv": {"type": "redis", "endpoint": "r"}}}),
         );
         request["base"].as_object_mut().unwrap().remove("storage");
-        let told = assemble(request);
-        let storage = &told.config()["storage"];
+        let report = assemble(request);
+        let storage = &report.config()["storage"];
         assert_eq!(storage["backends"]["kv_default"]["type"], "kv_redis");
         assert_eq!(storage["backends"]["sql_default"]["type"], "sql_sqlite");
         assert_eq!(
@@ -227,13 +231,13 @@ fn a_base_without_storage_gets_all_of_it() {
             stores,
             "{schema}"
         );
-        let prompts = if schema == H {
+        let prompts = if schema == OGX_1_0 {
             "sql_default"
         } else {
             "kv_default"
         };
         assert!(
-            schema == C || storage["stores"]["prompts"]["backend"] == prompts,
+            schema == V0_3 || storage["stores"]["prompts"]["backend"] == prompts,
             "{schema}"
         );
     }
@@ -243,7 +247,7 @@ fn a_base_without_storage_gets_all_of_it() {
 fn a_release_without_sql_state_says_so() {
     let change = json!({"storage": {"sql": {"type": "postgres-connection-string", "connectionString": "D"}}, "serverVersion": "0.2.5"});
     assert_eq!(
-        assemble(request(A, change)).codes(),
+        assemble(request(V0_1_3, change)).codes(),
         ["no-sql-storage spec.storage.sql"]
     );
 }

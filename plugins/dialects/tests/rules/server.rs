@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn served(schema: &str, server: Value) -> Told {
+fn served(schema: &str, server: Value) -> Report {
     let mut all = json!({"configFile": "/etc/llama-stack/config.yaml", "dataDir": "/data"});
     for (key, value) in server.as_object().unwrap() {
         all[key.as_str()] = value.clone();
@@ -13,18 +13,18 @@ fn served(schema: &str, server: Value) -> Told {
 #[test]
 fn the_port_is_in_the_file_and_in_the_start() {
     for schema in SCHEMAS {
-        let told = served(schema, json!({"port": 9000}));
-        assert_eq!(told.config()["server"]["port"], 9000);
+        let report = served(schema, json!({"port": 9000}));
+        assert_eq!(report.config()["server"]["port"], 9000);
         let variable = if schema.starts_with("ogx") {
             "OGX_PORT"
         } else {
             "LLAMA_STACK_PORT"
         };
-        assert_eq!(told.output["startup"]["env"][variable], "9000");
+        assert_eq!(report.output["startup"]["env"][variable], "9000");
         assert_eq!(served(schema, json!({})).config()["server"]["port"], 8321);
     }
     assert_eq!(
-        served(F, json!({"port": 443})).errors(),
+        served(V0_7, json!({"port": 443})).errors(),
         ["bad-port spec.networking.port"]
     );
 }
@@ -33,7 +33,7 @@ fn the_port_is_in_the_file_and_in_the_start() {
 fn the_file_is_named_to_the_start_and_only_old_images_need_a_command() {
     for (schema, variable, command) in [
         (
-            A,
+            V0_1_3,
             "LLAMA_STACK_CONFIG",
             json!([
                 "python3",
@@ -46,7 +46,7 @@ fn the_file_is_named_to_the_start_and_only_old_images_need_a_command() {
             ]),
         ),
         (
-            B,
+            V0_2_13,
             "LLAMA_STACK_CONFIG",
             json!([
                 "llama",
@@ -57,9 +57,9 @@ fn the_file_is_named_to_the_start_and_only_old_images_need_a_command() {
                 "8321"
             ]),
         ),
-        (C, "LLAMA_STACK_CONFIG", json!([])),
-        (F, "LLAMA_STACK_CONFIG", json!([])),
-        (H, "OGX_CONFIG", json!([])),
+        (V0_3, "LLAMA_STACK_CONFIG", json!([])),
+        (V0_7, "LLAMA_STACK_CONFIG", json!([])),
+        (OGX_1_0, "OGX_CONFIG", json!([])),
     ] {
         let startup = &served(schema, json!({})).output["startup"];
         assert_eq!(startup["env"][variable], "/etc/llama-stack/config.yaml");
@@ -93,38 +93,41 @@ fn folders_of_the_base_move_to_the_same_place_on_the_volume() {
 fn tls_is_two_files_and_ogx_is_told_when_there_is_none() {
     let tls = json!({"tls": {"certFile": "/c", "keyFile": "/k"}});
     for schema in SCHEMAS {
-        let told = served(schema, tls.clone());
-        let server = &told.config()["server"];
+        let report = served(schema, tls.clone());
+        let server = &report.config()["server"];
         assert_eq!(
             (&server["tls_certfile"], &server["tls_keyfile"]),
             (&json!("/c"), &json!("/k"))
         );
         assert_eq!(server.get("insecure"), None);
     }
-    assert_eq!(served(H, json!({})).config()["server"]["insecure"], true);
     assert_eq!(
-        served(G, json!({})).config()["server"].get("insecure"),
+        served(OGX_1_0, json!({})).config()["server"]["insecure"],
+        true
+    );
+    assert_eq!(
+        served(OGX_0_8, json!({})).config()["server"].get("insecure"),
         None
     );
-    let old = request(H, json!({"serverVersion": "1.1.0"}));
+    let old = request(OGX_1_0, json!({"serverVersion": "1.1.0"}));
     assert_eq!(assemble(old).config()["server"].get("insecure"), None);
 }
 
 #[test]
 fn workers_are_a_setting_from_0_3_1() {
-    for schema in [A, B] {
-        let told = served(schema, json!({"workers": 2}));
-        assert_eq!(told.codes(), ["no-workers spec.workload.workers"]);
-        assert_eq!(told.config()["server"].get("workers"), None);
+    for schema in [V0_1_3, V0_2_13] {
+        let report = served(schema, json!({"workers": 2}));
+        assert_eq!(report.codes(), ["no-workers spec.workload.workers"]);
+        assert_eq!(report.config()["server"].get("workers"), None);
     }
-    for schema in [C, D, E, F, G, H] {
+    for schema in [V0_3, V0_4, V0_5, V0_7, OGX_0_8, OGX_1_0] {
         assert_eq!(
             served(schema, json!({"workers": 2})).config()["server"]["workers"],
             2,
             "{schema}"
         );
     }
-    let mut first = request(C, json!({"serverVersion": "0.3.0"}));
+    let mut first = request(V0_3, json!({"serverVersion": "0.3.0"}));
     first["server"]["workers"] = json!(2);
     assert_eq!(
         assemble(first).codes(),
@@ -134,7 +137,7 @@ fn workers_are_a_setting_from_0_3_1() {
 
 #[test]
 fn counts_say_what_the_file_holds() {
-    let counts = &assemble(golden(E, "full")).output["counts"];
+    let counts = &assemble(golden(V0_5, "full")).output["counts"];
     assert_eq!(
         counts,
         &json!({"providers": 10, "models": 2, "tools": 2, "shields": 1})
@@ -144,7 +147,7 @@ fn counts_say_what_the_file_holds() {
 /// Defect D9: vendors keep the folder of llama-stack in their bases for ogx.
 #[test]
 fn folders_below_the_old_home_of_ogx_move_to_the_volume() {
-    for schema in [G, H] {
+    for schema in [OGX_0_8, OGX_1_0] {
         let mut request = request(schema, json!({}));
         request["server"]["dataDir"] = json!("/data");
         request["base"]["x-vendor"] = json!({

@@ -5,21 +5,21 @@ use super::*;
 #[test]
 fn a_short_name_is_looked_up_in_the_release() {
     for (schema, api, name, provider_type) in [
-        (F, "inference", "vllm", "remote::vllm"),
-        (F, "safety", "llama-guard", "inline::llama-guard"),
-        (F, "vector_io", "faiss", "inline::faiss"),
-        (F, "tool_runtime", "file-search", "inline::file-search"),
-        (E, "tool_runtime", "rag-runtime", "inline::rag-runtime"),
-        (B, "inference", "hf::endpoint", "remote::hf::endpoint"),
-        (F, "inference", "remote::vllm", "remote::vllm"),
-        (F, "agents", "builtin", "inline::builtin"),
-        (F, "vectorIo", "faiss", "inline::faiss"),
+        (V0_7, "inference", "vllm", "remote::vllm"),
+        (V0_7, "safety", "llama-guard", "inline::llama-guard"),
+        (V0_7, "vector_io", "faiss", "inline::faiss"),
+        (V0_7, "tool_runtime", "file-search", "inline::file-search"),
+        (V0_5, "tool_runtime", "rag-runtime", "inline::rag-runtime"),
+        (V0_2_13, "inference", "hf::endpoint", "remote::hf::endpoint"),
+        (V0_7, "inference", "remote::vllm", "remote::vllm"),
+        (V0_7, "agents", "builtin", "inline::builtin"),
+        (V0_7, "vectorIo", "faiss", "inline::faiss"),
     ] {
-        let told = expand(schema, api, json!({"provider": name}));
+        let report = expand(schema, api, json!({"provider": name}));
         assert_eq!(
-            told.output["type"], provider_type,
+            report.output["type"], provider_type,
             "{schema} {name}: {:?}",
-            told.notes
+            report.diagnostics
         );
     }
 }
@@ -27,16 +27,16 @@ fn a_short_name_is_looked_up_in_the_release() {
 #[test]
 fn a_name_of_both_sorts_is_remote_with_an_endpoint_and_a_question_without() {
     for name in ["milvus", "chromadb", "qdrant"] {
-        let told = expand(
-            F,
+        let report = expand(
+            V0_7,
             "vector_io",
             json!({"provider": name, "endpoint": "http://db:19530"}),
         );
-        assert_eq!(told.output["type"], format!("remote::{name}"));
-        let told = expand(F, "vector_io", json!({"provider": name}));
-        assert_eq!(told.errors(), ["ambiguous-provider p.provider"]);
+        assert_eq!(report.output["type"], format!("remote::{name}"));
+        let report = expand(V0_7, "vector_io", json!({"provider": name}));
+        assert_eq!(report.errors(), ["ambiguous-provider p.provider"]);
         assert_eq!(
-            told.notes[0].fix,
+            report.diagnostics[0].fix,
             format!("set endpoint for remote::{name}, or write inline::{name}")
         );
     }
@@ -44,23 +44,23 @@ fn a_name_of_both_sorts_is_remote_with_an_endpoint_and_a_question_without() {
 
 #[test]
 fn an_unknown_name_is_refused_with_the_nearest() {
-    let told = expand(F, "inference", json!({"provider": "vlm"}));
-    assert_eq!(told.errors(), ["unknown-provider p.provider"]);
+    let report = expand(V0_7, "inference", json!({"provider": "vlm"}));
+    assert_eq!(report.errors(), ["unknown-provider p.provider"]);
     assert!(
-        told.notes[0].fix.starts_with("did you mean vllm?"),
+        report.diagnostics[0].fix.starts_with("did you mean vllm?"),
         "{}",
-        told.notes[0].fix
+        report.diagnostics[0].fix
     );
-    let told = expand(F, "inference", json!({"provider": "remote::mine"}));
-    assert_eq!(told.codes(), ["unknown-provider p.provider"]);
-    assert_eq!(told.output["type"], "remote::mine");
+    let report = expand(V0_7, "inference", json!({"provider": "remote::mine"}));
+    assert_eq!(report.codes(), ["unknown-provider p.provider"]);
+    assert_eq!(report.output["type"], "remote::mine");
 }
 
 #[test]
 fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
     for (schema, api, name, endpoint, key, value) in [
         (
-            A,
+            V0_1_3,
             "inference",
             "vllm",
             "http://v:8000/v1",
@@ -68,7 +68,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("http://v:8000/v1"),
         ),
         (
-            C,
+            V0_3,
             "inference",
             "vllm",
             "http://v:8000/v1",
@@ -76,7 +76,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("http://v:8000/v1"),
         ),
         (
-            D,
+            V0_4,
             "inference",
             "vllm",
             "http://v:8000/v1",
@@ -84,7 +84,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("http://v:8000/v1"),
         ),
         (
-            H,
+            OGX_1_0,
             "inference",
             "vllm",
             "http://v:8000/v1",
@@ -92,7 +92,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("http://v:8000/v1"),
         ),
         (
-            C,
+            V0_3,
             "inference",
             "azure",
             "https://a.example",
@@ -100,7 +100,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("https://a.example"),
         ),
         (
-            F,
+            V0_7,
             "safety",
             "sambanova",
             "https://s/v1",
@@ -108,7 +108,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("https://s/v1"),
         ),
         (
-            F,
+            V0_7,
             "safety",
             "passthrough",
             "https://s",
@@ -116,7 +116,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("https://s"),
         ),
         (
-            F,
+            V0_7,
             "vector_io",
             "weaviate",
             "weaviate:8080",
@@ -124,7 +124,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("weaviate:8080"),
         ),
         (
-            F,
+            V0_7,
             "vector_io",
             "pgvector",
             "postgresql://pg:5433/vectors",
@@ -132,7 +132,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("pg"),
         ),
         (
-            F,
+            V0_7,
             "vector_io",
             "pgvector",
             "postgresql://pg:5433/vectors",
@@ -140,16 +140,16 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!(5433),
         ),
         (
-            F,
+            V0_7,
             "vector_io",
             "pgvector",
             "postgresql://pg:5433/vectors",
             "db",
             json!("vectors"),
         ),
-        (F, "vector_io", "pgvector", "pg", "host", json!("pg")),
+        (V0_7, "vector_io", "pgvector", "pg", "host", json!("pg")),
         (
-            F,
+            V0_7,
             "files",
             "s3",
             "http://minio:9000",
@@ -157,7 +157,7 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("http://minio:9000"),
         ),
         (
-            F,
+            V0_7,
             "inference",
             "vllm",
             "${env.MY_VLLM}",
@@ -165,11 +165,11 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
             json!("${env.MY_VLLM}"),
         ),
     ] {
-        let told = expand(schema, api, json!({"provider": name, "endpoint": endpoint}));
+        let report = expand(schema, api, json!({"provider": name, "endpoint": endpoint}));
         assert_eq!(
-            told.output["config"][key], value,
+            report.output["config"][key], value,
             "{schema} {name} {:?}",
-            told.notes
+            report.diagnostics
         );
     }
 }
@@ -177,67 +177,84 @@ fn an_endpoint_lands_in_the_key_that_the_provider_reads() {
 #[test]
 fn v1_is_added_or_taken_off_as_the_release_needs_it() {
     for (schema, name, written, key, value) in [
-        (A, "vllm", "http://v:8000", "url", "http://v:8000/v1"),
-        (F, "vllm", "http://v:8000/", "base_url", "http://v:8000/v1"),
-        (C, "ollama", "http://o:11434/v1", "url", "http://o:11434"),
+        (V0_1_3, "vllm", "http://v:8000", "url", "http://v:8000/v1"),
         (
-            D,
+            V0_7,
+            "vllm",
+            "http://v:8000/",
+            "base_url",
+            "http://v:8000/v1",
+        ),
+        (V0_3, "ollama", "http://o:11434/v1", "url", "http://o:11434"),
+        (
+            V0_4,
             "ollama",
             "http://o:11434",
             "base_url",
             "http://o:11434/v1",
         ),
-        (B, "tgi", "http://t:80/v1/", "url", "http://t:80"),
+        (V0_2_13, "tgi", "http://t:80/v1/", "url", "http://t:80"),
         (
-            F,
+            V0_7,
             "openai",
             "https://gateway",
             "base_url",
             "https://gateway/v1",
         ),
     ] {
-        let told = expand(
+        let report = expand(
             schema,
             "inference",
             json!({"provider": name, "endpoint": written}),
         );
-        assert_eq!(told.output["config"][key], value, "{schema} {name}");
-        assert_eq!(told.codes(), ["endpoint-path p.endpoint"]);
+        assert_eq!(report.output["config"][key], value, "{schema} {name}");
+        assert_eq!(report.codes(), ["endpoint-path p.endpoint"]);
     }
-    let told = expand(
-        F,
+    let report = expand(
+        V0_7,
         "inference",
         json!({"provider": "vllm", "endpoint": "http://v:8000/proxy/v1"}),
     );
-    assert_eq!(told.codes(), [""; 0]);
+    assert_eq!(report.codes(), [""; 0]);
 }
 
 #[test]
 fn an_endpoint_that_cannot_work_is_refused() {
     for (schema, name, endpoint, code) in [
-        (F, "anthropic", "http://a", "no-endpoint-field"),
-        (F, "sentence-transformers", "http://a", "no-endpoint-field"),
-        (D, "vllm", "vllm:8000", "no-scheme"),
-        (F, "vllm", "http://user:secret@vllm", "secret-in-endpoint"),
-        (F, "vllm", "http://", "bad-endpoint"),
-        (F, "vllm", "http://a b", "bad-endpoint"),
+        (V0_7, "anthropic", "http://a", "no-endpoint-field"),
+        (
+            V0_7,
+            "sentence-transformers",
+            "http://a",
+            "no-endpoint-field",
+        ),
+        (V0_4, "vllm", "vllm:8000", "no-scheme"),
+        (
+            V0_7,
+            "vllm",
+            "http://user:secret@vllm",
+            "secret-in-endpoint",
+        ),
+        (V0_7, "vllm", "http://", "bad-endpoint"),
+        (V0_7, "vllm", "http://a b", "bad-endpoint"),
     ] {
-        let told = expand(
+        let report = expand(
             schema,
             "inference",
             json!({"provider": name, "endpoint": endpoint}),
         );
         assert_eq!(
-            told.errors(),
+            report.errors(),
             [format!("{code} p.endpoint")],
             "{name} {endpoint}"
         );
         assert!(
-            told.notes
+            report
+                .diagnostics
                 .iter()
-                .all(|note| !note.problem.contains("secret@")),
+                .all(|diagnostic| !diagnostic.problem.contains("secret@")),
             "{:?}",
-            told.notes
+            report.diagnostics
         );
     }
 }
@@ -245,48 +262,48 @@ fn an_endpoint_that_cannot_work_is_refused() {
 #[test]
 fn a_key_lands_where_the_provider_reads_it() {
     for (schema, api, name, key) in [
-        (F, "inference", "vllm", "api_token"),
-        (F, "inference", "openai", "api_key"),
-        (B, "inference", "databricks", "api_token"),
-        (F, "vector_io", "weaviate", "weaviate_api_key"),
-        (F, "vector_io", "elasticsearch", "elasticsearch_api_key"),
-        (F, "vector_io", "pgvector", "password"),
-        (H, "inference", "bedrock", "aws_bedrock_bearer_token"),
-        (F, "inference", "bedrock", "api_key"),
+        (V0_7, "inference", "vllm", "api_token"),
+        (V0_7, "inference", "openai", "api_key"),
+        (V0_2_13, "inference", "databricks", "api_token"),
+        (V0_7, "vector_io", "weaviate", "weaviate_api_key"),
+        (V0_7, "vector_io", "elasticsearch", "elasticsearch_api_key"),
+        (V0_7, "vector_io", "pgvector", "password"),
+        (OGX_1_0, "inference", "bedrock", "aws_bedrock_bearer_token"),
+        (V0_7, "inference", "bedrock", "api_key"),
     ] {
-        let told = expand(
+        let report = expand(
             schema,
             api,
             json!({"provider": name, "references": {"apiKey": "LLSD_X_API_KEY"}}),
         );
         assert_eq!(
-            told.output["config"][key], "${env.LLSD_X_API_KEY}",
+            report.output["config"][key], "${env.LLSD_X_API_KEY}",
             "{schema} {name}"
         );
-        let wanted = &told.output["wants"][0];
+        let wanted = &report.output["wants"][0];
         assert_eq!(
             (&wanted["env"], &wanted["reference"]),
             (&json!("LLSD_X_API_KEY"), &json!("LLSD_X_API_KEY"))
         );
     }
-    let told = expand(
-        F,
+    let report = expand(
+        V0_7,
         "inference",
         json!({"provider": "ollama", "references": {"apiKey": "K"}}),
     );
-    assert_eq!(told.errors(), ["no-credential-field p.apiKey"]);
+    assert_eq!(report.errors(), ["no-credential-field p.apiKey"]);
 }
 
 #[test]
 fn a_variable_says_how_the_server_reads_it() {
     let wants = |schema| {
         let references = json!({"host": "H", "secretRefs.port": "P", "secretRefs.password": "W"});
-        let told = expand(
+        let report = expand(
             schema,
             "vector_io",
             json!({"provider": "remote::pgvector", "references": references}),
         );
-        told.output["wants"]
+        report.output["wants"]
             .as_array()
             .unwrap()
             .iter()
@@ -294,35 +311,35 @@ fn a_variable_says_how_the_server_reads_it() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        wants(A),
+        wants(V0_1_3),
         ["text", "text", "text"],
         "this release converts nothing"
     );
-    assert_eq!(wants(F), ["convertedText", "convertedText", "number"]);
+    assert_eq!(wants(V0_7), ["convertedText", "convertedText", "number"]);
 }
 
 #[test]
 fn host_goes_to_providers_that_have_one() {
-    let told = expand(
-        F,
+    let report = expand(
+        V0_7,
         "vector_io",
         json!({"provider": "pgvector", "host": "pg.default.svc"}),
     );
-    assert_eq!(told.output["config"]["host"], "pg.default.svc");
-    let told = expand(
-        F,
+    assert_eq!(report.output["config"]["host"], "pg.default.svc");
+    let report = expand(
+        V0_7,
         "vector_io",
         json!({"provider": "pgvector", "references": {"host": "PG"}}),
     );
-    assert_eq!(told.output["config"]["host"], "${env.PG}");
-    let told = expand(F, "inference", json!({"provider": "vllm", "host": "v"}));
-    assert_eq!(told.errors(), ["no-host-field p.host"]);
+    assert_eq!(report.output["config"]["host"], "${env.PG}");
+    let report = expand(V0_7, "inference", json!({"provider": "vllm", "host": "v"}));
+    assert_eq!(report.errors(), ["no-host-field p.host"]);
 }
 
 #[test]
 fn settings_have_the_last_word_and_unknown_ones_are_named() {
-    let told = expand(
-        F,
+    let report = expand(
+        V0_7,
         "inference",
         json!({
             "provider": "vllm", "endpoint": "http://v/v1",
@@ -330,34 +347,34 @@ fn settings_have_the_last_word_and_unknown_ones_are_named() {
         }),
     );
     assert_eq!(
-        told.output["config"],
+        report.output["config"],
         json!({"max_tokens": 1, "maxTokens": 2, "base_url": "http://w/v1", "tls_verify": false})
     );
     assert_eq!(
-        told.codes(),
+        report.codes(),
         [
             "set-twice p.settings.base_url",
             "unknown-setting p.settings.maxTokens",
             "deprecated-setting p.settings.tls_verify"
         ]
     );
-    let told = expand(
-        F,
+    let report = expand(
+        V0_7,
         "safety",
         json!({"provider": "passthrough", "endpoint": "http://s", "settings": {"x": 1}}),
     );
     assert_eq!(
-        told.errors(),
+        report.errors(),
         ["unknown-setting p.settings.x"],
         "this one refuses what it does not know"
     );
-    let told = expand(
-        F,
+    let report = expand(
+        V0_7,
         "vector_io",
         json!({"provider": "milvus", "endpoint": "http://m", "settings": {"x": 1}}),
     );
     assert_eq!(
-        told.codes(),
+        report.codes(),
         [""; 0],
         "this one keeps what it does not know"
     );
@@ -366,60 +383,64 @@ fn settings_have_the_last_word_and_unknown_ones_are_named() {
 #[test]
 fn telemetry_is_what_the_release_makes_of_it() {
     assert_eq!(
-        expand(B, "telemetry", json!({"provider": "meta-reference"})).output["type"],
+        expand(V0_2_13, "telemetry", json!({"provider": "meta-reference"})).output["type"],
         "inline::meta-reference"
     );
-    let told = expand(
-        C,
+    let report = expand(
+        V0_3,
         "telemetry",
         json!({"provider": "meta-reference", "endpoint": "http://otel:4318"}),
     );
     assert_eq!(
-        told.output["wants"][0]["env"],
+        report.output["wants"][0]["env"],
         "OTEL_EXPORTER_OTLP_ENDPOINT"
     );
-    for schema in [D, E, F, G, H] {
-        let told = expand(schema, "telemetry", json!({"provider": "meta-reference"}));
-        assert_eq!(told.errors(), ["no-such-api p"]);
-        assert!(told.notes[0].fix.contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    for schema in [V0_4, V0_5, V0_7, OGX_0_8, OGX_1_0] {
+        let report = expand(schema, "telemetry", json!({"provider": "meta-reference"}));
+        assert_eq!(report.errors(), ["no-such-api p"]);
+        assert!(
+            report.diagnostics[0]
+                .fix
+                .contains("OTEL_EXPORTER_OTLP_ENDPOINT")
+        );
     }
 }
 
 #[test]
 fn an_api_that_the_release_lacks_is_refused() {
     assert_eq!(
-        expand(H, "safety", json!({"provider": "llama-guard"})).errors(),
+        expand(OGX_1_0, "safety", json!({"provider": "llama-guard"})).errors(),
         ["no-such-api p"]
     );
     assert_eq!(
-        expand(F, "post_training", json!({"provider": "torchtune"})).errors(),
+        expand(V0_7, "post_training", json!({"provider": "torchtune"})).errors(),
         ["no-such-api p"]
     );
 }
 
 #[test]
 fn while_the_release_is_unknown_a_provider_of_some_releases_is_taken_with_a_warning() {
-    let told = expand_for(
-        E,
+    let report = expand_for(
+        V0_5,
         Value::Null,
         "inference",
         json!({"provider": "llama-cpp-server", "endpoint": "http://l/v1"}),
     );
-    assert_eq!(told.codes(), ["version-dependent p.provider"]);
-    let told = expand_for(
-        E,
+    assert_eq!(report.codes(), ["version-dependent p.provider"]);
+    let report = expand_for(
+        V0_5,
         json!("0.5.4"),
         "inference",
         json!({"provider": "llama-cpp-server", "endpoint": "http://l/v1"}),
     );
-    assert_eq!(told.errors(), ["unknown-provider p.provider"]);
-    let told = expand_for(
-        E,
+    assert_eq!(report.errors(), ["unknown-provider p.provider"]);
+    let report = expand_for(
+        V0_5,
         json!("0.6.0"),
         "inference",
         json!({"provider": "llama-cpp-server", "endpoint": "http://l/v1"}),
     );
-    assert_eq!(told.codes(), [""; 0]);
+    assert_eq!(report.codes(), [""; 0]);
 }
 
 #[test]
