@@ -6,8 +6,8 @@
 For each release: every config that it ships passes the schema checks, every file in golden/ for it has
 no errors, and the full example for a distant release is rejected.
 golden/ holds the expected configs of three resources, named by the release that they were written for. A
-release without files of its own has those of another release with its schema. They are written by hand, not by
-the adapters: the resource or the release needs every line.
+release without files of its own has those of another release with its schema, or none. They are written by
+hand, not by the adapters: the resource or the release needs every line.
 Exit status: 0 all as expected, 1 otherwise, 2 the validator failed.
 """
 
@@ -54,8 +54,8 @@ def check(release: str, venvs: str, bases: Path) -> list[str]:
     shipped = sorted((bases / release).rglob("*.yaml"))
     own = errors_by_file([*golden, foreign], release, venvs, "start")
     problems = [] if own.pop(foreign) else [f"{release} accepts {foreign.name}"]
-    if not golden or not shipped:
-        problems.append(f"{release} has {len(golden)} golden and {len(shipped)} shipped files")
+    if not shipped:
+        problems.append(f"{release} has no shipped files")
     for file, errors in [*own.items(), *errors_by_file(shipped, release, venvs, "schema").items()]:
         problems += [f"{release} rejects {file.name}: {error}" for error in errors]
     print(f"{release:<10} {len(golden)} golden, {len(shipped)} shipped: {'FAILED' if problems else 'ok'}", flush=True)
