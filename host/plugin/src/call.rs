@@ -82,6 +82,23 @@ impl BoundComponent {
     }
 }
 
+/// Calls `describe`, which both worlds export. Their bindings are separate types without a common trait.
+macro_rules! describe {
+    ($guest:ident, $store:ident) => {{
+        let identity = $guest.llamastack_config_adapter_identity();
+        RawOutput::Description(identity.call_describe($store)?.into())
+    }};
+}
+
+/// Calls `expand`, which both worlds export.
+macro_rules! expand {
+    ($world:ident, $guest:ident, $store:ident, $request:ident) => {{
+        let expansion = $guest.llamastack_config_adapter_expansion();
+        let expanded = expansion.call_expand($store, &$request.into())?;
+        RawOutput::Outcome($world::from_wire(expanded))
+    }};
+}
+
 fn call_schema_adapter(
     pre: &schema_adapter::SchemaAdapterPre<Meter>,
     store: &mut Store<Meter>,
@@ -90,10 +107,7 @@ fn call_schema_adapter(
     use schema_adapter::exports::llamastack::config_adapter::detection::Answer;
     let guest = pre.instantiate(&mut *store)?;
     Ok(match request {
-        Request::Describe => {
-            let identity = guest.llamastack_config_adapter_identity();
-            RawOutput::Description(identity.call_describe(store)?.into())
-        }
+        Request::Describe => describe!(guest, store),
         Request::Detect { base, hints } => {
             let detection = guest.llamastack_config_adapter_detection();
             let detected = detection.call_detect(store, &base.into(), &hints.into())?;
@@ -103,11 +117,7 @@ fn call_schema_adapter(
                 Answer::None => Detection::None,
             })
         }
-        Request::Expand(request) => {
-            let expansion = guest.llamastack_config_adapter_expansion();
-            let expanded = expansion.call_expand(store, &request.into())?;
-            RawOutput::Outcome(schema_adapter::from_wire(expanded))
-        }
+        Request::Expand(request) => expand!(schema_adapter, guest, store, request),
         Request::Assemble(request) => {
             let assembly = guest.llamastack_config_adapter_assembly();
             let assembled = assembly.call_assemble(store, &request.into())?;
@@ -123,15 +133,8 @@ fn call_provider_pack(
 ) -> wasmtime::Result<RawOutput> {
     let guest = pre.instantiate(&mut *store)?;
     Ok(match request {
-        Request::Describe => {
-            let identity = guest.llamastack_config_adapter_identity();
-            RawOutput::Description(identity.call_describe(store)?.into())
-        }
-        Request::Expand(request) => {
-            let expansion = guest.llamastack_config_adapter_expansion();
-            let expanded = expansion.call_expand(store, &request.into())?;
-            RawOutput::Outcome(provider_pack::from_wire(expanded))
-        }
+        Request::Describe => describe!(guest, store),
+        Request::Expand(request) => expand!(provider_pack, guest, store, request),
         Request::Detect { .. } | Request::Assemble(_) => {
             return Err(NotExported(request.call()).into());
         }

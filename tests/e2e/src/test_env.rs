@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use llsd_api::Distribution;
@@ -156,6 +157,20 @@ impl TestEnv {
     pub async fn wait_until_ready(&self, name: &str) -> Distribution {
         self.wait_for(name, "ready", |cr| phase(cr) == Some(Phase::Ready))
             .await
+    }
+
+    /// Waits until a Deployment satisfies `condition`.
+    pub async fn wait_for_deployment(
+        &self,
+        name: &str,
+        state: &str,
+        condition: impl Fn(&Deployment) -> bool,
+    ) -> Deployment {
+        let holds = |one: Option<&Deployment>| one.is_some_and(&condition);
+        eventually(&self.api(), name, DEADLINE, state, holds)
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// Waits until an object is deleted.

@@ -27,11 +27,8 @@ fn variables(pod: &PodSpec) -> Vec<&str> {
 }
 
 async fn wait_for_pod(operator: &Operator, name: &str, state: &str, holds: fn(&PodSpec) -> bool) {
-    let deployments = operator.api::<Deployment>();
-    let holds = |one: Option<&Deployment>| pod(one).is_some_and(holds);
-    eventually(&deployments, name, DEADLINE, state, holds)
-        .await
-        .unwrap();
+    let holds = |one: &Deployment| pod(Some(one)).is_some_and(holds);
+    operator.wait_for_deployment(name, state, holds).await;
 }
 
 /// Changes the pod template and reverts the change. Afterwards nothing of upstream's remains in it.

@@ -7,8 +7,8 @@ use kube::api::{Api, DeleteParams, ListParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::install_definitions;
-use llsd_e2e::{DEADLINE, Operator, condition, config_map, has_condition, minimal, phase};
-use llsd_testbed::{Testbed, eventually};
+use llsd_e2e::{Operator, condition, config_map, has_condition, minimal, phase};
+use llsd_testbed::Testbed;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,10 +173,10 @@ async fn a_manual_change_to_a_deployment_is_reverted() {
         .await
         .unwrap();
     let is_reverted =
-        |one: Option<&Deployment>| one.and_then(|one| one.spec.as_ref()?.replicas) == Some(1);
-    eventually(&deployments, "minimal", DEADLINE, "reverted", is_reverted)
-        .await
-        .unwrap();
+        |one: &Deployment| one.spec.as_ref().and_then(|spec| spec.replicas) == Some(1);
+    operator
+        .wait_for_deployment("minimal", "reverted", is_reverted)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::Api;
 use llsd_api::Distribution;
-use llsd_e2e::{DEADLINE, OperatorProcess, TestEnv, has_condition, named};
-use llsd_testbed::eventually;
+use llsd_e2e::{OperatorProcess, TestEnv, has_condition, named};
 use serde_json::json;
 
 /// Every kind that the operator or a built-in controller writes, except Secrets.
@@ -57,12 +55,9 @@ async fn a_secret_value_appears_in_no_log_object_or_metric() {
     env.create(&resource).await;
     let first = env.wait_until_ready("canary").await;
     apply_secrets(&env, "second").await;
-    let deployments: Api<Deployment> = env.api();
-    let is_replaced =
-        |one: Option<&Deployment>| one.and_then(|one| one.metadata.generation) >= Some(2);
-    eventually(&deployments, "canary", DEADLINE, "replaced", is_replaced)
-        .await
-        .unwrap();
+    let is_replaced = |one: &Deployment| one.metadata.generation >= Some(2);
+    env.wait_for_deployment("canary", "replaced", is_replaced)
+        .await;
     let second = env.wait_until_ready("canary").await;
     // Some messages are written only on errors, so cause one.
     env.apply_secret("postgres", &[("dsn", "canary-no-connection-string")])

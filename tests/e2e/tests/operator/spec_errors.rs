@@ -8,8 +8,7 @@ use kube::Resource;
 use kube::api::PostParams;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_e2e::{DEADLINE, Operator, condition, config_map, has_condition, minimal, phase};
-use llsd_testbed::eventually;
+use llsd_e2e::{Operator, condition, config_map, has_condition, minimal, phase};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,12 +161,10 @@ async fn an_override_config_waits_for_its_config_map_and_new_content_replaces_th
     maps.replace("mine", &PostParams::default(), &with_config("version: 3"))
         .await
         .unwrap();
-    let deployments = operator.api::<Deployment>();
-    let replaced =
-        |one: Option<&Deployment>| one.and_then(|one| one.metadata.generation) == Some(2);
-    eventually(&deployments, "minimal", DEADLINE, "replaced", replaced)
-        .await
-        .unwrap();
+    let is_replaced = |one: &Deployment| one.metadata.generation == Some(2);
+    operator
+        .wait_for_deployment("minimal", "replaced", is_replaced)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
