@@ -30,19 +30,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     for path in &arguments.files {
         for resource in files::distributions(path)? {
             let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
-            let is_rejected = matches!(report.outcome, Outcome::Rejected);
+            let is_rejected = matches!(report.outcome, Outcome::Rejected(_));
             if is_rejected {
                 exit = Exit::Rejected;
             }
             match arguments.output {
-                OutputFormat::Human => output::print_diagnostics(
-                    &format!("{} ({})", path.display(), report.name),
-                    &report.diagnostics,
-                ),
+                OutputFormat::Human => {
+                    let subject = format!("{} ({})", path.display(), report.name);
+                    output::print_report(&subject, &report);
+                }
                 OutputFormat::Json => all.push(json!({
                     "file": path,
                     "name": report.name,
                     "accepted": !is_rejected,
+                    "schema": report.outcome.schema().map(|schema| &schema.id),
+                    "schemaSource": report.outcome.schema().map(|schema| schema.source.as_str()),
                     "findings": report.diagnostics.iter().map(output::diagnostic_json).collect::<Vec<_>>(),
                 })),
             }

@@ -3,6 +3,7 @@
 //! In: a resource, a base configuration and the plugins. Out: a [`Report`]. The code is that of the
 //! operator; only the base configuration comes from a file, an image or the binary.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -12,7 +13,9 @@ use llsd_api::conversion::v1alpha1_path;
 use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath, check_document_of_any_version};
 use llsd_plugin::Plugin;
 use llsd_render::distributions::KnownDistribution;
-use llsd_render::{GenerateError, Generated, Inputs, PodContext, ProviderPackage, generate, yaml};
+use llsd_render::{
+    GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaChoice, generate, yaml,
+};
 use serde_json::Value;
 
 use crate::operator_config_map::SettingsOptions;
@@ -60,6 +63,8 @@ impl BaseOptions {
 pub(crate) struct LoadedBase {
     pub(crate) config: Value,
     pub(crate) hints: Hints,
+    /// Environment variables to which the server image gives a value; empty if it was not read.
+    pub(crate) image_variables: BTreeSet<String>,
 }
 
 impl LoadedBase {
@@ -70,6 +75,7 @@ impl LoadedBase {
         Ok(Self {
             config,
             hints: Hints::default(),
+            image_variables: BTreeSet::new(),
         })
     }
 }
@@ -82,8 +88,19 @@ pub(crate) enum Outcome {
     Unchanged,
     /// The resource names a ConfigMap with a complete configuration.
     Override(String),
-    /// The resource is invalid.
-    Rejected,
+    /// The resource is invalid. The schema is known if it was selected before the problem was found.
+    Rejected(Option<SchemaChoice>),
+}
+
+impl Outcome {
+    /// The schema that was selected.
+    pub(crate) fn schema(&self) -> Option<&SchemaChoice> {
+        match self {
+            Self::Generated(generated) => Some(&generated.schema),
+            Self::Rejected(schema) => schema.as_ref(),
+            Self::Unchanged | Self::Override(_) => None,
+        }
+    }
 }
 
 /// The result of one generation, with its diagnostics.
@@ -118,7 +135,7 @@ pub(crate) fn run(
         }
         Err(errors) => {
             diagnostics.extend(errors);
-            (Value::Null, Outcome::Rejected)
+            (Value::Null, Outcome::Rejected(None))
         }
     };
     if is_v1alpha1 {
@@ -147,9 +164,13 @@ fn generate_checked(
     if let ConfigSource::Override { config_map, .. } = &checked.config_source {
         return Ok((Value::Null, Outcome::Override(config_map.clone())));
     }
-    let pod_context = pod_context(checked, arguments, diagnostics)?;
+    let mut pod_context = pod_context(checked, arguments, diagnostics)?;
     let built_in;
-    let LoadedBase { config, hints } = match base_config {
+    let LoadedBase {
+        config,
+        hints,
+        image_variables,
+    } = match base_config {
         Some(base_config) => base_config,
         None => match known_base(checked, arguments, diagnostics)? {
             KnownBase::Found(base) => {
@@ -158,7 +179,7 @@ fn generate_checked(
             }
             // Nothing is generated, so that the base configuration does not matter.
             KnownBase::NotRead => return Ok((Value::Null, Outcome::Unchanged)),
-            KnownBase::Rejected => return Ok((Value::Null, Outcome::Rejected)),
+            KnownBase::Rejected => return Ok((Value::Null, Outcome::Rejected(None))),
         },
     };
     if checked.config_source == ConfigSource::DistributionDefault {
@@ -175,6 +196,7 @@ fn generate_checked(
             .cloned(),
         ..Hints::default()
     };
+    pod_context.image_variables.clone_from(image_variables);
     let inputs = Inputs {
         checked,
         base: config,
@@ -187,16 +209,19 @@ fn generate_checked(
             diagnostics.extend(generated.warnings.iter().cloned());
             Outcome::Generated(Box::new(generated))
         }
-        Err(GenerateError::Rejected(problems)) => {
+        Err(GenerateError::Rejected {
+            schema,
+            diagnostics: problems,
+        }) => {
             diagnostics.extend(problems);
-            Outcome::Rejected
+            Outcome::Rejected(Some(schema))
         }
         Err(GenerateError::Schema(undecided)) => {
             let fix = "set the dialect with --schema or the release with --server-version, or add its adapter with --plugin";
             let field = FieldPath::spec().field("distribution");
             let error = Diagnostic::error(field, undecided.to_string(), fix);
             diagnostics.push(error.with_code("unsupported-schema"));
-            Outcome::Rejected
+            Outcome::Rejected(None)
         }
         Err(GenerateError::Fault(fault)) => return Err(fault.into()),
     };
@@ -261,6 +286,7 @@ fn known_base(
                 schema: schema.clone(),
                 ..Hints::default()
             },
+            image_variables: BTreeSet::new(),
         }))),
         Some(Ok(_)) if !is_needed => Ok(KnownBase::NotRead),
         Some(Ok(KnownDistribution { image, .. })) => {

@@ -5,6 +5,9 @@
 use anstream::{eprint, eprintln};
 use anstyle::{AnsiColor, Style};
 use llsd_api::{Diagnostic, Severity};
+use llsd_render::{SchemaChoice, SchemaSource};
+
+use crate::generation::{Outcome, Report};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
@@ -42,6 +45,21 @@ pub(crate) fn print_warning(text: &str) {
 /// Prints a message about the progress of a command.
 pub(crate) fn print_progress(text: &str) {
     eprintln!("{text}");
+}
+
+/// Prints the diagnostics of a generation, and the schema if the resource is rejected although one was
+/// selected.
+pub(crate) fn print_report(subject: &str, report: &Report) {
+    print_diagnostics(subject, &report.diagnostics);
+    if let Outcome::Rejected(Some(SchemaChoice { id, source })) = &report.outcome {
+        let source = match source {
+            SchemaSource::Stated => "stated",
+            SchemaSource::ServerVersion => "derived from the release of the server",
+            SchemaSource::Detected => "detected in the base configuration",
+            SchemaSource::RunningServer => "chosen by the release of the running server",
+        };
+        eprintln!("  schema: {id} ({source})\n");
+    }
 }
 
 /// Prints whether a file or resource is accepted, and its diagnostics, errors first.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use llsd_adapter_sdk::documents::{ModelId, ReadAs};
-use llsd_render::{Generated, PodVariable, ValueSource, yaml};
+use llsd_render::{Generated, PodVariable, SchemaChoice, ValueSource, yaml};
 use serde_json::{Value, json};
 
 use crate::generation::{self, Outcome, Report};
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let resource = resources.remove(0);
     let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
     if !report.diagnostics.is_empty() {
-        output::print_diagnostics(&arguments.file.display().to_string(), &report.diagnostics);
+        output::print_report(&arguments.file.display().to_string(), &report);
     }
     let after = match &report.outcome {
         Outcome::Generated(generated) => generated.yaml.clone(),
@@ -63,7 +63,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             ));
             return Ok(Exit::Success);
         }
-        Outcome::Rejected => return Ok(Exit::Rejected),
+        Outcome::Rejected(_) => {
+            if let ConfigFormat::Json = arguments.output {
+                output::print(&serde_json::to_string_pretty(&as_json(&report))?);
+            }
+            return Ok(Exit::Rejected);
+        }
     };
     output::print(&match arguments.output {
         ConfigFormat::Config => after,
@@ -74,8 +79,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn as_json(report: &Report) -> Value {
-    let Outcome::Generated(generated) = &report.outcome else {
-        return json!({ "name": report.name, "generated": false, "config": report.base });
+    let findings = || -> Value {
+        let all = report.diagnostics.iter();
+        all.map(output::diagnostic_json).collect()
+    };
+    let generated = match &report.outcome {
+        Outcome::Generated(generated) => generated,
+        Outcome::Rejected(schema) => {
+            return json!({
+                "name": report.name,
+                "generated": false,
+                "schema": schema.as_ref().map(|schema| &schema.id),
+                "schemaSource": schema.as_ref().map(|schema| schema.source.as_str()),
+                "findings": findings(),
+            });
+        }
+        Outcome::Unchanged | Outcome::Override(_) => {
+            return json!({ "name": report.name, "generated": false, "config": report.base });
+        }
     };
     let Generated {
         yaml: _,
@@ -85,21 +106,21 @@ fn as_json(report: &Report) -> Value {
         counts,
         models,
         warnings: _,
-        schema,
-        schema_source: _,
+        schema: SchemaChoice { id, source },
         releases: _,
         receipt,
     } = &**generated;
     json!({
         "name": report.name,
         "generated": true,
-        "schema": schema,
+        "schema": id,
+        "schemaSource": source.as_str(),
         "config": config,
         "variables": variables.iter().map(variable).collect::<Vec<_>>(),
         "startup": startup,
         "counts": counts,
         "models": models.iter().map(|ModelId { name, id }| json!({ "name": name, "id": id })).collect::<Vec<_>>(),
-        "warnings": report.diagnostics.iter().map(output::diagnostic_json).collect::<Vec<_>>(),
+        "warnings": findings(),
         "receipt": {
             "plugin": receipt.plugin,
             "version": receipt.version,

@@ -45,12 +45,15 @@ fn resource(version: &str, spec: &str) -> String {
     )
 }
 
-/// A base configuration of release 0.7 that needs a variable and has an access policy.
+/// A base configuration of release 0.7 that needs a variable. It lists an API that no release of ogx has,
+/// so that its dialect is certain.
 fn vendor_base() -> String {
     let starter = std::fs::read_to_string(root().join("host/render/distributions/starter.yaml"));
     let starter = starter.unwrap();
     let vendor = "  inference:\n  - provider_id: vendor\n    provider_type: remote::vllm\n    config:\n      base_url: ${env.VENDOR_URL}\n";
     let base = starter.replacen("  inference:\n", vendor, 1);
+    let base = base.replacen("apis: [", "apis: [scoring, ", 1);
+    assert!(base.contains("[scoring, "));
     assert_ne!(base, starter);
     base
 }
@@ -300,4 +303,56 @@ fn a_base_that_needs_a_variable_is_rejected_until_the_resource_sets_it() {
     }
     let run = check("with.yaml");
     assert_eq!(run.code, Some(0), "{}", run.stderr);
+}
+
+/// Issue H: the dialect is shown also if the resource is rejected for another reason.
+#[test]
+fn a_rejected_resource_shows_the_dialect_and_how_it_was_found() {
+    let without = resource(
+        "v1alpha2",
+        "{distribution: {name: starter}, disabled: [eval]}",
+    );
+    let folder = folder(&[("a.yaml", &without), ("base.yaml", &vendor_base())]);
+    let run = |command: &str, options: &[&str]| {
+        let mut arguments = vec![command, "-f", "a.yaml", "--base-config", "base.yaml"];
+        arguments.extend(options);
+        let run = llsd(&folder, &arguments);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        run
+    };
+    for (options, id, source, text) in [
+        (
+            &[][..],
+            "llama-stack/0.7",
+            "detected",
+            "  schema: llama-stack/0.7 (detected in the base configuration)\n",
+        ),
+        (
+            &["--schema", "llama-stack/0.5"],
+            "llama-stack/0.5",
+            "stated",
+            "  schema: llama-stack/0.5 (stated)\n",
+        ),
+        (
+            &["--server-version", "0.7.2"],
+            "llama-stack/0.7",
+            "serverVersion",
+            "  schema: llama-stack/0.7 (derived from the release of the server)\n",
+        ),
+    ] {
+        for command in ["check", "render"] {
+            let human = run(command, options);
+            assert!(human.stderr.contains(text), "{}", human.stderr);
+            assert_eq!(human.stdout, "");
+            let json = run(command, &[options, &["--output", "json"]].concat());
+            let found: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+            let report = match command {
+                "check" => &found[0],
+                _ => &found,
+            };
+            assert_eq!(report["schema"], id);
+            assert_eq!(report["schemaSource"], source);
+            assert_eq!(report["findings"][0]["code"], "missing-variable");
+        }
+    }
 }

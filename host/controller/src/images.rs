@@ -121,10 +121,11 @@ impl Images {
         image: &str,
         checked: &Checked,
         namespace: &str,
-    ) -> Result<(String, Hints), Error> {
+    ) -> Result<(Arc<BaseConfig>, Hints), Error> {
         let puller = Puller::of(checked, namespace);
         let read = self.base_config(image, &puller).await?;
-        Ok((read.yaml.clone(), hints(&read)))
+        let hints = hints(&read);
+        Ok((read, hints))
     }
 
     /// The pull secrets that were tried when images were last read for a puller.
@@ -185,7 +186,7 @@ impl Images {
 }
 
 /// The hints about the base configuration from the labels of an image.
-pub(crate) fn hints(read: &BaseConfig) -> Hints {
+pub fn hints(read: &BaseConfig) -> Hints {
     Hints {
         labels: read.hints.clone(),
         schema: read.schema.clone(),

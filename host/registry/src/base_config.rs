@@ -4,7 +4,7 @@
 //! the labels. Only the manifest and the config blob are read, and one layer if the labels refer to a
 //! file in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::client::{Inner, Located, Registry};
@@ -44,6 +44,8 @@ pub struct BaseConfig {
     pub plugin: Option<String>,
     /// The user in the image config; `None` is root.
     pub user: Option<String>,
+    /// The environment variables to which the image config gives a value.
+    pub variables: BTreeSet<String>,
     /// Labels that help to detect the schema, without those that contain files.
     pub hints: BTreeMap<String, String>,
 }
@@ -219,8 +221,18 @@ pub(crate) async fn read_base(
         server_version_source,
         plugin: value_of(labels::PLUGIN),
         user: run.user.filter(|user| !user.is_empty()),
+        variables: variables(&run.env.unwrap_or_default()),
         hints: labels::hints(&all),
     })
+}
+
+/// The names of the variables in the form `NAME=value`. The server treats an empty one as unset.
+fn variables(env: &[String]) -> BTreeSet<String> {
+    env.iter()
+        .filter_map(|variable| variable.split_once('='))
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, _)| name.to_owned())
+        .collect()
 }
 
 /// The release of the server, and where it comes from. A label decides, unless it contains no number,

@@ -179,6 +179,8 @@ pub(crate) struct RunConfig {
     pub(crate) user: Option<String>,
     #[serde(default, rename = "Labels")]
     pub(crate) labels: Option<BTreeMap<String, String>>,
+    #[serde(default, rename = "Env")]
+    pub(crate) env: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::adapter::{Adapter, Fault, Response};
 use crate::schema_selection::{
-    ReleaseRange, SchemaError, SchemaSource, SelectedSchema, select_schema,
+    ReleaseRange, SchemaChoice, SchemaError, SelectedSchema, select_schema,
 };
 use crate::{digest, key_order, yaml};
 
@@ -60,10 +60,8 @@ pub struct Generated {
     pub models: Vec<ModelId>,
     /// Warnings, sorted by field.
     pub warnings: Vec<Diagnostic>,
-    /// Id of the schema of the configuration.
-    pub schema: String,
-    /// How the schema was selected.
-    pub schema_source: SchemaSource,
+    /// The schema of the configuration.
+    pub schema: SchemaChoice,
     /// The releases that read the schema.
     pub releases: ReleaseRange,
     /// Which plugin generated it, from which input.
@@ -90,9 +88,14 @@ pub struct Receipt {
 /// Why [`generate`] failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GenerateError {
-    /// A plugin reported errors in the resource. Contains all diagnostics, including warnings.
+    /// A plugin reported errors in the resource.
     #[error("the resource is invalid")]
-    Rejected(Vec<Diagnostic>),
+    Rejected {
+        /// The schema that was selected before.
+        schema: SchemaChoice,
+        /// All diagnostics, including warnings.
+        diagnostics: Vec<Diagnostic>,
+    },
     /// The schema of the base configuration is unknown, ambiguous or unsupported.
     #[error(transparent)]
     Schema(#[from] SchemaError),
@@ -132,11 +135,11 @@ pub fn generate(
         }
         Err(problems) => {
             calls.report(problems);
-            return Err(calls.into_rejection());
+            return Err(calls.into_rejection(&selected));
         }
     };
     if calls.has_errors() {
-        return Err(calls.into_rejection());
+        return Err(calls.into_rejection(&selected));
     }
 
     let wanted = wants.into_iter().chain(assembly.variables);
@@ -144,15 +147,14 @@ pub fn generate(
         Ok(variables) => variables,
         Err(problems) => {
             calls.diagnostics.extend(problems);
-            return Err(calls.into_rejection());
+            return Err(calls.into_rejection(&selected));
         }
     };
     let config = key_order::like_base(inputs.base, Value::Object(assembly.config));
-    let needed =
-        needed_variables::check(inputs.checked, &config, &assembly.startup.env, &variables);
+    let needed = needed_variables::check(inputs, &config, &assembly.startup.env, &variables);
     calls.diagnostics.extend(needed);
     if calls.has_errors() {
-        return Err(calls.into_rejection());
+        return Err(calls.into_rejection(&selected));
     }
     let yaml = yaml::write(&config);
     Ok(Generated {
@@ -160,8 +162,7 @@ pub fn generate(
         startup: assembly.startup,
         counts: assembly.counts,
         models: assembly.models,
-        schema: selected.schema.id.clone(),
-        schema_source: selected.source,
+        schema: selected.choice(),
         releases,
         receipt: calls.receipt(selected.adapter, &yaml),
         warnings: calls.into_diagnostics(),
@@ -202,7 +203,7 @@ fn expand(
         }
     }
     if calls.has_errors() {
-        return Err(std::mem::take(calls).into_rejection());
+        return Err(std::mem::take(calls).into_rejection(selected));
     }
     Ok(expanded)
 }
@@ -277,8 +278,11 @@ impl CallLog {
         }
     }
 
-    fn into_rejection(self) -> GenerateError {
-        GenerateError::Rejected(self.into_diagnostics())
+    fn into_rejection(self, selected: &SelectedSchema<'_>) -> GenerateError {
+        GenerateError::Rejected {
+            schema: selected.choice(),
+            diagnostics: self.into_diagnostics(),
+        }
     }
 
     /// The diagnostics, sorted and without duplicates.

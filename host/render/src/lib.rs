@@ -12,6 +12,7 @@ mod generate;
 pub mod key_order;
 pub mod objects;
 mod provider_package;
+mod running_release;
 mod schema_selection;
 pub mod yaml;
 
@@ -19,4 +20,7 @@ pub use generate::{
     GenerateError, Generated, Inputs, PodContext, PodVariable, Receipt, ValueSource, generate,
 };
 pub use provider_package::ProviderPackage;
-pub use schema_selection::{ReleaseRange, SchemaError, SchemaSource, schema_of_release};
+pub use running_release::running_release;
+pub use schema_selection::{
+    ReleaseRange, SchemaChoice, SchemaError, SchemaSource, schema_of_release,
+};

@@ -37,7 +37,7 @@ use metadata::metadata;
 pub use child::{Child, Kind, Need, Retired, Write};
 pub use config_map::{config_map_name, is_generated_config_map};
 pub use derived_secret::DerivedValues;
-pub(crate) use environment::OPERATOR_VARIABLES;
+pub(crate) use environment::{CA_VARIABLE, OPERATOR_VARIABLES};
 pub use exposure::exposed_url;
 pub use external_providers::init_container_name;
 pub use role_binding::ANY_UID;

@@ -4,9 +4,11 @@
 //! plugins' detection. If several schemas are possible, the release that the running server reports
 //! decides between them; otherwise the user must choose. Nothing is guessed.
 //!
-//! The candidates of all plugins are compared on one scale: the points against each of them (see
-//! [`Candidate`]). A plugin that does not weigh, because it is older than the points, is neither
-//! preferred nor outvoted: its candidate is selected only when it is the only one.
+//! A detected schema is selected only if its plugin is certain, which includes the schemas that the
+//! plugin knows and does not implement, and if it clearly beats the candidates of all other plugins.
+//! They are compared on one scale: the points against each of them (see [`Candidate`]). A plugin that
+//! does not weigh, because it is older than the points, is neither preferred nor outvoted: its
+//! candidate is selected only when it is the only one.
 
 use std::fmt;
 
@@ -25,6 +27,15 @@ pub(crate) struct SelectedSchema<'a> {
     pub(crate) source: SchemaSource,
 }
 
+impl SelectedSchema<'_> {
+    pub(crate) fn choice(&self) -> SchemaChoice {
+        SchemaChoice {
+            id: self.schema.id.clone(),
+            source: self.source,
+        }
+    }
+}
+
 /// How the schema was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaSource {
@@ -36,6 +47,27 @@ pub enum SchemaSource {
     Detected,
     /// By the release that the running server reports, among several candidates of the plugins.
     RunningServer,
+}
+
+impl SchemaSource {
+    /// The value of `schemaSource` in JSON output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stated => "stated",
+            Self::ServerVersion => "serverVersion",
+            Self::Detected => "detected",
+            Self::RunningServer => "runningServer",
+        }
+    }
+}
+
+/// A selected schema, and how it was selected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaChoice {
+    /// The id of the schema.
+    pub id: String,
+    /// How it was selected.
+    pub source: SchemaSource,
 }
 
 /// The releases that read a schema.
@@ -165,26 +197,20 @@ pub(crate) fn select_schema<'a>(
             includes(schema, release)
         })?);
     }
-    let (mut candidates, is_certain) = detect(adapters, base, hints)?;
-    match candidates.as_slice() {
-        [] => Err(unsupported(adapters, &unrecognised(base)).into()),
-        [one] if is_certain => {
-            let id = &one.schema;
-            Ok(find_schema(
-                adapters,
-                SchemaSource::Detected,
-                id,
-                |schema| schema.id == *id,
-            )?)
-        }
-        _ => {
-            if let Some(selected) = running.and_then(|it| choose(adapters, &candidates, it)) {
-                return Ok(selected);
-            }
-            candidates.sort_by_key(|candidate| candidate.points);
-            Err(SchemaError::Ambiguous(candidates).into())
-        }
+    let detected = detect(adapters, base, hints)?;
+    if detected.is_empty() {
+        return Err(unsupported(adapters, &unrecognised(base)).into());
     }
+    if let Some(id) = winner(&detected) {
+        let source = SchemaSource::Detected;
+        return Ok(find_schema(adapters, source, id, |schema| schema.id == id)?);
+    }
+    let mut candidates: Vec<_> = detected.into_iter().map(|one| one.candidate).collect();
+    if let Some(selected) = running.and_then(|it| choose(adapters, &candidates, it)) {
+        return Ok(selected);
+    }
+    candidates.sort_by_key(|candidate| candidate.points);
+    Err(SchemaError::Ambiguous(candidates).into())
 }
 
 /// What a base configuration that no plugin recognises says about itself.
@@ -230,19 +256,20 @@ fn find_schema<'a>(
         .ok_or_else(|| unsupported(adapters, found))
 }
 
-/// The candidates of all plugins that no other candidate clearly beats, and whether every one of them
-/// is certain: the plugin excludes all schemas that it knows but does not implement, or the schema
-/// reads every key of the base.
-fn detect(
-    adapters: &[&dyn Adapter],
-    base: &Value,
-    hints: &Hints,
-) -> Result<(Vec<Candidate>, bool), Fault> {
+/// A schema that a plugin detected.
+struct Detected {
+    candidate: Candidate,
+    /// Whether the plugin excludes every other schema that it knows.
+    is_certain: bool,
+}
+
+/// The candidates of all plugins, each once.
+fn detect(adapters: &[&dyn Adapter], base: &Value, hints: &Hints) -> Result<Vec<Detected>, Fault> {
     let hints = Hints {
         weigh: true,
         ..hints.clone()
     };
-    let mut all: Vec<(Candidate, bool)> = Vec::new();
+    let mut all: Vec<Detected> = Vec::new();
     for adapter in adapters
         .iter()
         .filter(|adapter| adapter.is_schema_adapter())
@@ -253,27 +280,29 @@ fn detect(
             Detection::None => continue,
         };
         for candidate in ids.iter().map(|id| Candidate::parse(id)) {
-            let is_certain = is_certain || candidate.points == Some(0);
-            let is_known = |(known, _): &(Candidate, bool)| known.schema == candidate.schema;
+            let is_known = |one: &Detected| one.candidate.schema == candidate.schema;
             if !all.iter().any(is_known) {
-                all.push((candidate, is_certain));
+                all.push(Detected {
+                    candidate,
+                    is_certain,
+                });
             }
         }
     }
-    let is_beaten = |candidate: &Candidate| {
-        let mut others = all.iter().map(|(other, _)| other);
-        others.any(|other| other.clearly_beats(candidate))
+    Ok(all)
+}
+
+/// The id of the certain candidate that clearly beats all others.
+fn winner(detected: &[Detected]) -> Option<&str> {
+    let beats_all = |one: &&Detected| {
+        let mut others = detected.iter().map(|other| &other.candidate);
+        others
+            .all(|other| other.schema == one.candidate.schema || one.candidate.clearly_beats(other))
     };
-    let left: Vec<_> = all
-        .iter()
-        .filter(|(candidate, _)| !is_beaten(candidate))
-        .cloned()
-        .collect();
-    let is_certain = left.iter().all(|(_, is_certain)| *is_certain);
-    Ok((
-        left.into_iter().map(|(candidate, _)| candidate).collect(),
-        is_certain,
-    ))
+    let mut certain = detected.iter().filter(|one| one.is_certain);
+    certain
+        .find(beats_all)
+        .map(|one| one.candidate.schema.as_str())
 }
 
 fn unsupported(adapters: &[&dyn Adapter], found: &str) -> SchemaError {

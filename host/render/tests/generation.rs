@@ -33,9 +33,16 @@ fn generated(checked: &Checked, schema: Option<&str>) -> Result<Generated, Gener
 }
 
 fn generated_with(checked: &Checked, hints: &Hints) -> Result<Generated, GenerateError> {
+    generated_on(checked, &starter(), hints, None)
+}
+
+/// The base configuration of `starter`, with an API that no release of ogx has, so that its dialect is
+/// certain.
+fn starter() -> Value {
     let starter = &distributions::builtin()["starter"];
-    let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
-    generated_on(checked, &base, hints, None)
+    let mut base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
+    base["apis"].as_array_mut().unwrap().push("scoring".into());
+    base
 }
 
 fn generated_on(
@@ -85,7 +92,7 @@ fn a_server_version_selects_the_schema_and_one_without_a_number_is_ignored() {
             server_version: Some(version.to_owned()),
             ..Hints::default()
         };
-        generated_with(&checked, &hints).map(|generated| generated.schema_source)
+        generated_with(&checked, &hints).map(|generated| generated.schema.source)
     };
     for version in ["0.7.1", "v0.7.1", " 0.7.1\n", "0.7.3rc1"] {
         assert_eq!(
@@ -113,10 +120,19 @@ fn an_invalid_resource_and_an_unsupported_schema_are_different_errors() {
              spec: {{distribution: {{name: starter}}, providers: {{inference: {{provider: {provider}}}}}}}}}"
         ))
     };
-    let Err(GenerateError::Rejected(found)) = generated(&spec("vlm"), None) else {
+    let Err(GenerateError::Rejected {
+        schema,
+        diagnostics,
+    }) = generated(&spec("vlm"), None)
+    else {
         panic!("the provider type does not exist");
     };
-    assert_eq!(found[0].field.as_str(), "spec.providers.inference.provider");
+    assert_eq!(schema.id, "llama-stack/0.7");
+    assert_eq!(schema.source, SchemaSource::Detected);
+    assert_eq!(
+        diagnostics[0].field.as_str(),
+        "spec.providers.inference.provider"
+    );
     let error = generated(&spec("vllm"), Some("acme/1.0")).unwrap_err();
     assert!(matches!(error, GenerateError::Schema(_)), "{error}");
     assert!(error.to_string().contains("acme/1.0"), "{error}");
@@ -137,7 +153,7 @@ fn selected(
         ..Hints::default()
     };
     match generated_on(&checked, &base, &hints, running) {
-        Ok(generated) => Some((generated.schema, generated.schema_source)),
+        Ok(generated) => Some((generated.schema.id, generated.schema.source)),
         Err(GenerateError::Schema(SchemaError::Ambiguous(_))) => None,
         Err(other) => panic!("{other}"),
     }
@@ -198,12 +214,11 @@ fn a_running_server_of_no_candidate_leaves_the_question_open() {
 #[test]
 fn a_running_server_does_not_change_a_detected_dialect() {
     let checked = checked(include_str!("../../../samples/minimal.yaml"));
-    let starter = &distributions::builtin()["starter"];
-    let base: Value = yaml::read(starter.base.as_deref().unwrap()).unwrap();
+    let base = starter();
     let without = generated_on(&checked, &base, &Hints::default(), None).unwrap();
     let with = generated_on(&checked, &base, &Hints::default(), Some("0.6.1")).unwrap();
     assert_eq!(without, with);
-    assert_eq!(with.schema_source, SchemaSource::Detected);
+    assert_eq!(with.schema.source, SchemaSource::Detected);
     assert_eq!(with.releases.includes("0.6.1"), Some(false));
     assert_eq!(with.releases.includes("0.7.1"), Some(true));
 }

@@ -22,6 +22,15 @@ fn base(provider: Value, more: Value) -> Value {
 }
 
 fn generated(base: &Value, workload: Value) -> Result<Vec<Diagnostic>, GenerateError> {
+    generated_in(&PodContext::default(), base, workload, json!({}))
+}
+
+fn generated_in(
+    pod_context: &PodContext,
+    base: &Value,
+    workload: Value,
+    networking: Value,
+) -> Result<Vec<Diagnostic>, GenerateError> {
     let document = json!({
         "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
         "metadata": {"name": "a"},
@@ -29,6 +38,7 @@ fn generated(base: &Value, workload: Value) -> Result<Vec<Diagnostic>, GenerateE
             "distribution": {"name": "starter"},
             "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000", "apiKey": {"name": "s", "key": "k"}}},
             "workload": workload,
+            "networking": networking,
         },
     });
     let checked = llsd_api::check_document(document).result.unwrap();
@@ -41,7 +51,7 @@ fn generated(base: &Value, workload: Value) -> Result<Vec<Diagnostic>, GenerateE
         base,
         hints: &hints,
         running_release: None,
-        pod_context: &PodContext::with_placeholder_packages(&checked),
+        pod_context,
     };
     generate(&[&Native::new()], &inputs).map(|generated| generated.warnings)
 }
@@ -62,7 +72,10 @@ fn missing(found: &[Diagnostic]) -> Vec<(Severity, &str)> {
 #[test]
 fn a_variable_without_a_default_that_the_pod_does_not_have_is_rejected_with_the_fix() {
     let base = base(needs("VENDOR_URL", "vendor"), json!({}));
-    let Err(GenerateError::Rejected(found)) = generated(&base, json!({})) else {
+    let Err(GenerateError::Rejected {
+        diagnostics: found, ..
+    }) = generated(&base, json!({}))
+    else {
         panic!("the server does not start without VENDOR_URL");
     };
     let errors: Vec<String> = found
@@ -93,7 +106,10 @@ fn a_variable_of_the_resource_is_enough_unless_it_is_empty() {
         assert_eq!(missing(&found), []);
     }
     let empty = json!({"overrides": {"env": [{"name": "VENDOR_URL", "value": ""}]}});
-    let Err(GenerateError::Rejected(found)) = generated(&base, empty) else {
+    let Err(GenerateError::Rejected {
+        diagnostics: found, ..
+    }) = generated(&base, empty)
+    else {
         panic!("an empty variable counts as unset");
     };
     assert!(missing(&found)[0].1.contains("is empty here"), "{found:#?}");
@@ -112,6 +128,36 @@ fn variables_that_every_pod_has_are_accepted() {
         let base = base(needs(variable, "vendor"), json!({}));
         assert_eq!(missing(&generated(&base, json!({})).unwrap()), []);
     }
+}
+
+/// D11: the `ENV` of the image counts, unless the resource empties the variable.
+#[test]
+fn a_variable_of_the_image_is_enough() {
+    let base = base(needs("VENDOR_URL", "vendor"), json!({}));
+    let image = PodContext {
+        image_variables: ["VENDOR_URL".to_owned()].into(),
+        ..PodContext::default()
+    };
+    let found = generated_in(&image, &base, json!({}), json!({})).unwrap();
+    assert_eq!(missing(&found), []);
+    let empty = json!({"overrides": {"env": [{"name": "VENDOR_URL", "value": ""}]}});
+    assert!(generated_in(&image, &base, empty, json!({})).is_err());
+}
+
+/// D11: the operator sets `SSL_CERT_FILE` if there is a CA bundle, of the resource or of the platform.
+#[test]
+fn the_file_of_the_ca_bundle_is_set_only_with_a_ca_bundle() {
+    let base = base(needs("SSL_CERT_FILE", "vendor"), json!({}));
+    assert!(generated(&base, json!({})).is_err());
+    let bundle = json!({"tls": {"caBundle": {"configMapName": "ca"}}});
+    let of_resource = generated_in(&PodContext::default(), &base, json!({}), bundle).unwrap();
+    assert_eq!(missing(&of_resource), []);
+    let platform = PodContext {
+        may_have_ca_bundle: true,
+        ..PodContext::default()
+    };
+    let of_platform = generated_in(&platform, &base, json!({}), json!({})).unwrap();
+    assert_eq!(missing(&of_platform), []);
 }
 
 /// D11.

@@ -13,7 +13,9 @@ use llsd_render::objects::{
     Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner,
     build_objects,
 };
-use llsd_render::{Generated, PodVariable, Receipt, ReleaseRange, SchemaSource, ValueSource};
+use llsd_render::{
+    Generated, PodVariable, Receipt, ReleaseRange, SchemaChoice, SchemaSource, ValueSource,
+};
 use serde_json::{Value, json};
 
 const IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1";
@@ -395,8 +397,10 @@ fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
         counts: Counts::default(),
         models: Vec::new(),
         warnings: Vec::new(),
-        schema: "llama-stack/0.7".to_owned(),
-        schema_source: SchemaSource::Stated,
+        schema: SchemaChoice {
+            id: "llama-stack/0.7".to_owned(),
+            source: SchemaSource::Stated,
+        },
         releases: ReleaseRange {
             from: "0.7.0".to_owned(),
             before: None,

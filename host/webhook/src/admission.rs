@@ -69,6 +69,7 @@ async fn check_in_context(
     let ValidResource {
         checked,
         namespace,
+        status,
         mut decision,
     } = resource;
     let (checked, catalog) = (Arc::new(checked), catalog.borrow().clone());
@@ -78,7 +79,7 @@ async fn check_in_context(
         Err(warning) => (None, Some(warning)),
     };
     let resource = checked.clone();
-    let previewed = spawn_blocking(move || preview(&catalog, &resource, base)).await?;
+    let previewed = spawn_blocking(move || preview(&catalog, &resource, base, &status)).await?;
     let missing = missing_references(objects.as_ref(), &namespace, &checked);
     let diagnostics = missing.into_iter().chain(base_warning).chain(previewed);
     diagnostics.for_each(|diagnostic| decision.add(diagnostic));

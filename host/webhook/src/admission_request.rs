@@ -5,7 +5,7 @@
 
 use llsd_api::checked::{Checked, check_document};
 use llsd_api::conversion::{Version, convert};
-use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath};
+use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, DistributionStatus, FieldPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,6 +45,8 @@ pub(crate) struct ValidResource {
     pub(crate) checked: Checked,
     /// Its namespace.
     pub(crate) namespace: String,
+    /// The status of the stored resource; empty for a new one.
+    pub(crate) status: DistributionStatus,
     /// The warnings so far.
     pub(crate) decision: Decision,
 }
@@ -71,9 +73,11 @@ pub(crate) fn precheck(request: &AdmissionRequest) -> Precheck {
     decision.report_conflicts(&new, old.as_ref());
     // Changes of metadata and deletions must stay possible for a resource that violates a newer rule.
     let is_deleting = new["metadata"].get("deletionTimestamp").is_some();
-    if is_deleting || old.is_some_and(|old| old["spec"] == new["spec"]) {
+    if is_deleting || old.as_ref().is_some_and(|old| old["spec"] == new["spec"]) {
         return Precheck::Decided(decision);
     }
+    // The operator writes the status. One that it does not understand is only a missing hint.
+    let status = old.and_then(|mut old| serde_json::from_value(old["status"].take()).ok());
     let namespace = request.namespace.clone().unwrap_or_default();
     let report = check_document(without_server_fields(new));
     for warning in report.warnings {
@@ -83,6 +87,7 @@ pub(crate) fn precheck(request: &AdmissionRequest) -> Precheck {
         Ok(checked) => Precheck::Valid(Box::new(ValidResource {
             checked,
             namespace,
+            status: status.unwrap_or_default(),
             decision,
         })),
         Err(errors) => {
@@ -207,6 +212,26 @@ mod tests {
             (valid.checked.name.as_str(), valid.namespace.as_str()),
             ("a", "n")
         );
+    }
+
+    /// Issue H, wanted 2.
+    #[test]
+    fn the_status_of_the_stored_resource_is_passed_on_and_not_that_of_the_request() {
+        let mut stored = resource(json!({"distribution": {"name": "starter"}}));
+        let version = |release: &str| json!({"version": {"llamaStackServerVersion": release}});
+        stored["status"] = version("0.7.1");
+        let mut changed = resource(json!({"distribution": {"name": "postgres-demo"}}));
+        changed["status"] = version("0.3.5");
+        let release =
+            |operation: &str, old: Value| match precheck(&request(operation, changed.clone(), old))
+            {
+                Precheck::Valid(valid) => valid.status.version?.llama_stack_server_version,
+                Precheck::Decided(_) => panic!("the resource is valid"),
+            };
+        assert_eq!(release("UPDATE", stored).as_deref(), Some("0.7.1"));
+        assert_eq!(release("CREATE", Value::Null), None);
+        let odd = json!({"spec": {}, "status": "odd"});
+        assert_eq!(release("UPDATE", odd), None);
     }
 
     #[test]

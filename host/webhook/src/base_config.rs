@@ -3,6 +3,7 @@
 //! A failure is only a warning: an image may be pushed, or a registry may recover, after the resource
 //! was applied. Until then the operator changes nothing and reports the problem in the status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ pub struct ImageBaseConfig {
     pub yaml: String,
     /// The hints in the labels of the image.
     pub hints: Hints,
+    /// The digest of the image.
+    pub digest: String,
+    /// The environment variables to which the image gives a value.
+    pub variables: BTreeSet<String>,
 }
 
 /// A base configuration that was read for one request.
@@ -48,6 +53,38 @@ pub struct ImageBaseConfig {
 pub(crate) struct FetchedBase {
     pub(crate) config: Value,
     pub(crate) hints: Hints,
+    /// The digest of the image; `None` if it was not read.
+    pub(crate) image_digest: Option<String>,
+    /// The variables of the image; empty if it was not read.
+    pub(crate) image_variables: BTreeSet<String>,
+}
+
+impl FetchedBase {
+    fn parse(yaml: &str) -> Result<Self, String> {
+        let config = yaml::read(yaml)
+            .map_err(|error| format!("it is not a valid server configuration: {error}"))?;
+        Ok(Self {
+            config,
+            hints: Hints::default(),
+            image_digest: None,
+            image_variables: BTreeSet::new(),
+        })
+    }
+
+    fn from_image(base: ImageBaseConfig) -> Result<Self, String> {
+        let ImageBaseConfig {
+            yaml,
+            hints,
+            digest,
+            variables,
+        } = base;
+        Ok(Self {
+            hints,
+            image_digest: Some(digest),
+            image_variables: variables,
+            ..Self::parse(&yaml)?
+        })
+    }
 }
 
 /// Reads the base configuration of a resource within a time limit. `None` if no base configuration has to
@@ -63,23 +100,18 @@ pub(crate) async fn fetch(
         let ConfigSource::Generated { base } = &checked.config_source else {
             return Ok(None);
         };
-        let found = match base {
+        match base {
             Some(BaseConfigMap { name, key }) => {
                 let yaml = config_map(client, namespace, name, key).await?;
-                let hints = Hints::default();
-                yaml.map(|yaml| ImageBaseConfig { yaml, hints })
+                yaml.map(|yaml| FetchedBase::parse(&yaml)).transpose()
             }
             None => match catalog.image_of(checked) {
-                Some(image) => Some(images.base_config(image, checked, namespace).await?),
-                None => None,
+                Some(image) => {
+                    let base = images.base_config(image, checked, namespace).await?;
+                    FetchedBase::from_image(base).map(Some)
+                }
+                None => Ok(None),
             },
-        };
-        let Some(ImageBaseConfig { yaml, hints }) = found else {
-            return Ok(None);
-        };
-        match yaml::read(&yaml) {
-            Ok(config) => Ok(Some(FetchedBase { config, hints })),
-            Err(error) => Err(format!("it is not a valid server configuration: {error}")),
         }
     };
     let result = tokio::time::timeout(READ_TIMEOUT, read).await;

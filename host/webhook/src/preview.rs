@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{Checked, ConfigSource, ServerSource};
-use llsd_api::{Diagnostic, FieldPath, choices};
+use llsd_api::{Diagnostic, DistributionStatus, FieldPath, choices};
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
 use llsd_render::distributions::KnownDistribution;
-use llsd_render::{GenerateError, Inputs, PodContext, generate, yaml};
+use llsd_render::{GenerateError, Generated, Inputs, PodContext, generate, running_release, yaml};
 use serde_json::Value;
 
 use crate::base_config::FetchedBase;
@@ -74,17 +74,19 @@ impl Catalog {
 }
 
 /// Generates the configuration as the operator does, and returns the diagnostics. `fetched` is the base
-/// configuration that was read from a ConfigMap or image. Returns nothing if no configuration is
-/// generated, or if the base configuration or a plugin is not available.
+/// configuration that was read from a ConfigMap or image, and `status` that of the stored resource.
+/// Returns nothing if no configuration is generated, or if the base configuration or a plugin is not
+/// available.
 pub(crate) fn preview(
     catalog: &Catalog,
     checked: &Checked,
     fetched: Option<FetchedBase>,
+    status: &DistributionStatus,
 ) -> Vec<Diagnostic> {
-    let entry = match &checked.server {
-        ServerSource::Image(_) => None,
+    let (entry, image) = match &checked.server {
+        ServerSource::Image(image) => (None, image),
         ServerSource::Named(name) => match catalog.distributions.get(name) {
-            Some(entry) => Some(entry),
+            Some(entry) => (Some(entry), &entry.image),
             None => return vec![unknown_distribution(catalog, name)],
         },
     };
@@ -110,31 +112,36 @@ pub(crate) fn preview(
         schema: checked.schema.clone().or(hints.schema).or(listed),
         ..hints
     };
-    generate_diagnostics(catalog, checked, config, &hints)
-}
-
-/// Runs the generation and returns its errors and warnings.
-fn generate_diagnostics(
-    catalog: &Catalog,
-    checked: &Checked,
-    config: &Value,
-    hints: &Hints,
-) -> Vec<Diagnostic> {
     let adapters: Vec<&dyn Adapter> = catalog
         .plugins
         .iter()
         .map(|plugin| plugin as &dyn Adapter)
         .collect();
+    let digest = fetched
+        .as_ref()
+        .and_then(|base| base.image_digest.as_deref());
+    let running = running_release(status, image, digest, &adapters);
+    let image_variables = fetched.as_ref().map(|base| base.image_variables.clone());
     let inputs = Inputs {
         checked,
         base: config,
-        hints,
-        running_release: None,
-        pod_context: &PodContext::with_placeholder_packages(checked),
+        hints: &hints,
+        running_release: running.as_deref(),
+        pod_context: &PodContext {
+            image_variables: image_variables.unwrap_or_default(),
+            // The certificates of the platform are not read here, so that they may exist.
+            may_have_ca_bundle: true,
+            ..PodContext::with_placeholder_packages(checked)
+        },
     };
-    match generate(&adapters, &inputs) {
+    diagnostics(generate(&adapters, &inputs))
+}
+
+/// The errors and warnings of a generation.
+fn diagnostics(result: Result<Generated, GenerateError>) -> Vec<Diagnostic> {
+    match result {
         Ok(generated) => generated.warnings,
-        Err(GenerateError::Rejected(diagnostics)) => diagnostics,
+        Err(GenerateError::Rejected { diagnostics, .. }) => diagnostics,
         Err(GenerateError::Schema(error)) => {
             let fix = "set spec.distribution.schema, or install a plugin that supports the schema";
             // A warning, because the SchemaPlugin may be applied after the resource.
@@ -183,7 +190,7 @@ mod tests {
         });
         let checked = llsd_api::check_document(document).result.unwrap();
         let catalog = Catalog::new(Arc::new([]), &distributions::builtin(), may_be_incomplete);
-        preview(&catalog, &checked, None)
+        preview(&catalog, &checked, None, &DistributionStatus::default())
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `--image`: reads the base configuration from the labels of an image.
 
 use anyhow::Context;
-use llsd_adapter_sdk::documents::Hints;
 use llsd_registry::Reference;
 use llsd_render::yaml;
 
@@ -32,12 +31,8 @@ impl ImageOptions {
             .with_context(|| format!("{image}: {} is not a server configuration", base.source))?;
         Ok(Some(LoadedBase {
             config,
-            hints: Hints {
-                labels: base.hints.clone(),
-                schema: base.schema.clone(),
-                server_version: base.server_version.clone(),
-                ..Hints::default()
-            },
+            hints: llsd_controller::image_hints(&base),
+            image_variables: base.variables.clone(),
         }))
     }
 }

@@ -127,7 +127,12 @@ impl llsd_webhook::ImageReader for OperatorImages {
     ) -> BoxFuture<'a, Result<ImageBaseConfig, String>> {
         let read = self.0.base(image, checked, namespace);
         read.map(|result| match result {
-            Ok((yaml, hints)) => Ok(ImageBaseConfig { yaml, hints }),
+            Ok((read, hints)) => Ok(ImageBaseConfig {
+                yaml: read.yaml.clone(),
+                hints,
+                digest: read.image_digest.to_string(),
+                variables: read.variables.clone(),
+            }),
             Err(error) => Err(error.to_string()),
         })
         .boxed()

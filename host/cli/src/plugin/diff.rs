@@ -116,7 +116,7 @@ fn outcome(case: &Case, arguments: &Arguments, plugins: &[Plugin]) -> anyhow::Re
             Outcome::Generated(generated) => text += &generated.yaml,
             Outcome::Unchanged => text += "# the base configuration, unchanged\n",
             Outcome::Override(config_map) => text += &format!("# ConfigMap {config_map}\n"),
-            Outcome::Rejected => text += "# rejected\n",
+            Outcome::Rejected(_) => text += "# rejected\n",
         }
     }
     Ok(text)

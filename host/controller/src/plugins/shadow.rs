@@ -17,7 +17,7 @@ use llsd_render::Generated;
 use serde_json::Value;
 
 use crate::reconcile::gather::{Source, gather};
-use crate::reconcile::generate::{self, generate_with, running_release};
+use crate::reconcile::generate::{self, generate_with};
 use crate::reconcile::{Context, owner};
 
 /// Resources that are compared concurrently.
@@ -100,16 +100,7 @@ impl Resources {
         };
         let status = cr.status.clone().unwrap_or_default();
         let generate = |plugins: &Arc<[Plugin]>| {
-            let running = running_release(&status, &gathered, plugins);
-            let plugins = plugins.clone();
-            generate_with(
-                plugins,
-                &checked,
-                config,
-                hints,
-                running,
-                &gathered.packages,
-            )
+            generate_with(plugins.clone(), &checked, &gathered, config, hints, &status)
         };
         let now = generate(before).await;
         let then = generate(after).await;

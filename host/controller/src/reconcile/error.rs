@@ -69,7 +69,10 @@ impl Error {
     pub(super) fn rejection_codes(&self) -> Vec<&str> {
         match self {
             Self::Rejected(diagnostics) => diagnostics.iter().map(|_| "bad-spec").collect(),
-            Self::Generate(generate::Error::Failed(GenerateError::Rejected(found))) => found
+            Self::Generate(generate::Error::Failed(GenerateError::Rejected {
+                diagnostics,
+                ..
+            })) => diagnostics
                 .iter()
                 .filter(|one| one.severity == Severity::Error)
                 .map(|one| one.code.as_str())

@@ -8,7 +8,7 @@ mod error;
 mod external_providers;
 mod trusted_ca;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use llsd_api::checked::{Checked, ServerSource};
@@ -52,6 +52,18 @@ impl Gathered {
     /// The user of the image; `None` if it has none, or was not read.
     pub(crate) fn image_user(&self) -> Option<&str> {
         self.labels.as_ref()?.user.as_deref()
+    }
+
+    /// The digest of the image; `None` if it was not read.
+    pub(crate) fn image_digest(&self) -> Option<String> {
+        let labels = self.labels.as_ref()?;
+        Some(labels.image_digest.to_string())
+    }
+
+    /// The environment variables to which the image gives a value; none if it was not read.
+    pub(crate) fn image_variables(&self) -> BTreeSet<String> {
+        let labels = self.labels.as_ref();
+        labels.map_or_else(BTreeSet::new, |labels| labels.variables.clone())
     }
 }
 

@@ -23,6 +23,7 @@ fn base64_image() -> Image {
         (labels::PLUGIN, "ghcr.io/acme/plugin:1".to_owned()),
     ]);
     image.user = "1001:0";
+    image.env = vec!["PATH=/bin", "EMPTY=", "BROKEN", "URL=http://a?b=c"];
     image
 }
 
@@ -95,6 +96,8 @@ async fn every_label_scheme_is_read_and_reported() {
     assert_eq!(base.config_version.as_deref(), Some("2"));
     assert_eq!(base.plugin.as_deref(), Some("ghcr.io/acme/plugin:1"));
     assert_eq!(base.user.as_deref(), Some("1001:0"));
+    let variables: Vec<_> = base.variables.iter().map(String::as_str).collect();
+    assert_eq!(variables, ["PATH", "URL"]);
     assert_eq!(
         read("stack/ogx:1").await.server_version.as_deref(),
         Some("0.7.3")

@@ -4,20 +4,20 @@
 //! unset or empty. The base configuration decides which variables it reads, so the check runs on the
 //! generated file.
 //!
-//! The check knows the variables of the operator, of the generated configuration and of
-//! `spec.workload.overrides.env`. The `ENV` of the server image is not known here: a variable that only
-//! the image sets is repeated in the resource.
+//! The check knows the variables of the operator, of the generated configuration, of
+//! `spec.workload.overrides.env`, and of the server image if it was read. It is not read if the base
+//! configuration comes from elsewhere: then a variable that only the image sets must be repeated in the
+//! resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::EnvVar;
-use llsd_api::checked::Checked;
 use llsd_api::server_variables::{Missing, missing};
 use llsd_api::{Diagnostic, FieldPath};
 use serde_json::Value;
 
-use super::PodVariable;
-use crate::objects::OPERATOR_VARIABLES;
+use super::{Inputs, PodVariable};
+use crate::objects::{CA_VARIABLE, OPERATOR_VARIABLES};
 
 /// Variables that every container has, from the container runtime and the server image.
 const ALWAYS: [&str; 4] = ["HOME", "HOSTNAME", "PATH", "PWD"];
@@ -26,21 +26,29 @@ const KUBERNETES: &str = "KUBERNETES_";
 
 /// The diagnostics of variables that the pod will not have.
 pub(super) fn check(
-    checked: &Checked,
+    inputs: &Inputs<'_>,
     config: &Value,
     startup: &BTreeMap<String, String>,
     variables: &[PodVariable],
 ) -> Vec<Diagnostic> {
+    let &Inputs {
+        checked,
+        pod_context,
+        ..
+    } = inputs;
     let overrides = &checked.workload.overrides;
     let of_user = overrides.env.iter().flatten();
     let (set, empty): (Vec<&EnvVar>, Vec<&EnvVar>) = of_user.partition(|one| has_value(one));
     let set: BTreeSet<&str> = set.into_iter().map(|one| one.name.as_str()).collect();
     // A variable of the user replaces one of the operator.
     let empty: BTreeSet<&str> = empty.into_iter().map(|one| one.name.as_str()).collect();
+    let has_ca_bundle = checked.networking.ca_bundle.is_some() || pod_context.may_have_ca_bundle;
     let is_ours = |name: &str| {
         ALWAYS.contains(&name)
             || name.starts_with(KUBERNETES)
             || OPERATOR_VARIABLES.contains(&name)
+            || (name == CA_VARIABLE && has_ca_bundle)
+            || pod_context.image_variables.contains(name)
             || startup.get(name).is_some_and(|value| !value.is_empty())
             || variables.iter().any(|one| one.name == name)
     };

@@ -1,6 +1,6 @@
 //! Builds the plugin requests of the contract from a checked resource.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use llsd_adapter_sdk::documents::{
     AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, KvStorage, Model,
@@ -13,7 +13,7 @@ use crate::generate::Inputs;
 use crate::objects::{tls, volumes};
 use crate::provider_package::ProviderPackage;
 
-/// Paths in the pod, and the packages of external providers.
+/// What is known of the pod: its paths, its certificates, its image, and its external providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodContext {
     /// Path of the server configuration.
@@ -22,6 +22,10 @@ pub struct PodContext {
     pub tls_folder: String,
     /// The package that each external provider's image declares, by provider id.
     pub packages: BTreeMap<String, ProviderPackage>,
+    /// Environment variables to which the server image gives a value; empty if the image was not read.
+    pub image_variables: BTreeSet<String>,
+    /// Whether the pod may get CA certificates that the resource does not name, as those of the platform.
+    pub may_have_ca_bundle: bool,
 }
 
 impl Default for PodContext {
@@ -30,6 +34,8 @@ impl Default for PodContext {
             config_file: volumes::CONFIG_FILE.to_owned(),
             tls_folder: tls::FOLDER.to_owned(),
             packages: BTreeMap::new(),
+            image_variables: BTreeSet::new(),
+            may_have_ca_bundle: false,
         }
     }
 }
@@ -207,6 +213,8 @@ fn server(checked: &Checked, pod_context: &PodContext) -> Server {
         config_file,
         tls_folder,
         packages: _,
+        image_variables: _,
+        may_have_ca_bundle: _,
     } = pod_context;
     Server {
         config_file: config_file.clone(),

@@ -10,9 +10,12 @@ use llsd_api::checked::DEFAULT_PORT;
 use super::{ConfigPlan, ObjectInputs, ca_bundle, derived_secret, external_providers, volumes};
 use crate::generate::{PodVariable, ValueSource};
 
-/// The variables that the operator always sets, except `SSL_CERT_FILE`, which needs a CA bundle.
+/// The variables that the operator always sets.
 pub(crate) const OPERATOR_VARIABLES: [&str; 4] =
     ["HF_HOME", "LLS_WORKERS", "LLS_PORT", "LLAMA_STACK_CONFIG"];
+
+/// The variable that the operator sets if the pod has a CA bundle.
+pub(crate) const CA_VARIABLE: &str = "SSL_CERT_FILE";
 
 pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
     let checked = inputs.checked;
@@ -20,7 +23,7 @@ pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
     let data_folder = ("HF_HOME", volumes::data_folder(checked).to_owned());
     let trusted = inputs
         .ca_bundle
-        .map(|_| ("SSL_CERT_FILE", ca_bundle::FILE.to_owned()));
+        .map(|_| (CA_VARIABLE, ca_bundle::FILE.to_owned()));
     let server = [
         ("LLS_WORKERS", workers.to_string()),
         ("LLS_PORT", checked.networking.port().to_string()),

@@ -8,12 +8,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, PostParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::{Options, Polling};
-use llsd_e2e::{DEADLINE, TestEnv, condition, config_map, minimal, phase};
+use llsd_e2e::{DEADLINE, TestEnv, condition, config_map, has_condition, minimal, phase};
 use llsd_testbed::until;
 use serde_json::json;
 
@@ -185,5 +186,51 @@ async fn a_server_of_another_release_than_its_dialect_is_reported_and_changes_no
     assert_eq!(config_map(&before), config_map(&after));
     assert_eq!(before.metadata.generation, after.metadata.generation);
     mismatches(0);
+    operator.stop().await;
+}
+
+/// Issue H, wanted 2: a base that several dialects read alike, for a server that already runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_release_of_the_running_server_decides_between_several_dialects() {
+    let server = FakeServer::of("0.5.2");
+    let env = TestEnv::new("tiebreak").await;
+    let settings = polling(&env, &server).await;
+    let operator = env.start_operator_with(settings);
+    let base = "{version: 2, apis: [inference], providers: {inference: []}}";
+    let map = json!({"metadata": {"name": "base"}, "data": {"config.yaml": base}});
+    let maps: Api<ConfigMap> = operator.api();
+    let map: ConfigMap = serde_json::from_value(map).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+
+    let mut running = minimal();
+    let providers = running["spec"]["providers"].take();
+    running["spec"] = json!({"distribution": {"name": "starter"}});
+    operator.create(&running).await;
+    let is_reported = |cr: &Distribution| release(cr).is_some();
+    operator.wait_for("minimal", "reported", is_reported).await;
+
+    let generated = json!({
+        "distribution": {"name": "starter", "baseConfig": {"configMapName": "base"}},
+        "providers": providers,
+    });
+    operator.edit("minimal", json!({"spec": generated})).await;
+    let is_generated = |cr: &Distribution| has_condition(cr, "ConfigGenerated", "True");
+    let cr = operator
+        .wait_for("minimal", "generated", is_generated)
+        .await;
+    let generation = cr.status.unwrap().config_generation.unwrap();
+    assert_eq!(generation.schema.as_deref(), Some("llama-stack/0.5"));
+    let reason = generation.schema_reason.unwrap();
+    assert!(reason.contains("running server"), "{reason}");
+
+    // Without a running server it is a question.
+    let mut new = minimal();
+    new["metadata"]["name"] = json!("new");
+    new["spec"] = generated;
+    operator.create(&new).await;
+    let is_question = |cr: &Distribution| has_condition(cr, "ConfigGenerated", "False");
+    let cr = operator.wait_for("new", "a question", is_question).await;
+    let (_, _, message) = condition(&cr, "ConfigGenerated").unwrap();
+    assert!(message.contains("matches several schemas"), "{message}");
     operator.stop().await;
 }

@@ -83,6 +83,7 @@ fn config_json(base: &BaseConfig) -> Value {
         server_version_source,
         plugin,
         user,
+        variables,
         hints: _,
     } = base;
     json!({
@@ -96,6 +97,7 @@ fn config_json(base: &BaseConfig) -> Value {
         "serverVersionSource": server_version_source,
         "plugin": plugin,
         "user": user,
+        "variables": variables,
     })
 }
 

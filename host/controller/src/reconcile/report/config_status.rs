@@ -32,7 +32,6 @@ pub(super) fn config_generation(
         counts,
         models,
         schema,
-        schema_source,
         receipt,
         ..
     } = &**generated;
@@ -46,9 +45,9 @@ pub(super) fn config_generation(
         provider_count: i32::try_from(counts.providers).ok(),
         resource_count: i32::try_from(resource_count(generated)).ok(),
         models: models.iter().take(MAX_MODELS).map(served_model).collect(),
-        schema: Some(schema.clone()),
+        schema: Some(schema.id.clone()),
         schema_reason: Some(schema_reason(
-            *schema_source,
+            schema.source,
             applied.checked.schema.is_some(),
             applied.gathered.labels.as_deref(),
         )),
@@ -103,10 +102,9 @@ pub(super) fn resolved_distribution(applied: &Applied) -> ResolvedDistribution {
         Source::Override { digest, .. } => (ConfigSourceKind::Override, Some(digest.clone())),
         Source::DistributionDefault => (ConfigSourceKind::DistributionDefault, None),
     };
-    let labels = applied.gathered.labels.as_ref();
     ResolvedDistribution {
         image: Some(applied.gathered.image.clone()),
-        digest: labels.map(|labels| labels.image_digest.to_string()),
+        digest: applied.gathered.image_digest(),
         config_source: Some(kind),
         config_hash: digest,
     }
@@ -142,6 +140,7 @@ mod tests {
             server_version_source: source.map(str::to_owned),
             plugin: None,
             user: None,
+            variables: Default::default(),
             hints: Default::default(),
         };
         let stated = labels(Some("llama-stack/0.3"), None);

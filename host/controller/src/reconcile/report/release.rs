@@ -45,7 +45,7 @@ pub(super) fn report(
     let Some((release, matches)) = known else {
         return conditions.remove(condition::RELEASE_MATCHES);
     };
-    let (schema, releases) = (&generated.schema, &generated.releases);
+    let (schema, releases) = (&generated.schema.id, &generated.releases);
     if matches || is_same_file {
         let verb = match matches {
             true => "reads",
@@ -110,8 +110,8 @@ pub(super) async fn is_same_file(
         schema: Some(schema),
         ..checked.clone()
     };
-    let packages = &gathered.packages;
-    match generate_with(plugins.clone(), &checked, config, hints, None, packages).await {
+    // The schema is stated, so that the status decides nothing.
+    match generate_with(plugins.clone(), &checked, gathered, config, hints, status).await {
         Ok(other) => {
             (&other.yaml, &other.variables, &other.startup)
                 == (&generated.yaml, &generated.variables, &generated.startup)
@@ -130,7 +130,7 @@ pub(super) fn is_mismatch(status: &DistributionStatus) -> bool {
 mod tests {
     use jiff::Timestamp;
     use llsd_adapter_sdk::documents::{Counts, Startup};
-    use llsd_render::{Generated, Receipt, ReleaseRange, SchemaSource};
+    use llsd_render::{Generated, Receipt, ReleaseRange, SchemaChoice, SchemaSource};
     use serde_json::Value;
 
     use super::*;
@@ -144,8 +144,10 @@ mod tests {
             counts: Counts::default(),
             models: Vec::new(),
             warnings: Vec::new(),
-            schema: schema.to_owned(),
-            schema_source: SchemaSource::Detected,
+            schema: SchemaChoice {
+                id: schema.to_owned(),
+                source: SchemaSource::Detected,
+            },
             releases: ReleaseRange {
                 from: from.to_owned(),
                 before: before.map(str::to_owned),

@@ -69,6 +69,7 @@ pub(crate) struct Image {
     pub(crate) layers: Vec<Layer>,
     pub(crate) docker: bool,
     pub(crate) user: &'static str,
+    pub(crate) env: Vec<&'static str>,
 }
 
 impl Image {
@@ -152,7 +153,7 @@ impl Layout {
             .map(|layer| Digest::of(&layer.tar))
             .collect();
         let config = json!({"architecture": architecture, "os": "linux",
-            "config": {"User": image.user, "Labels": image.labels},
+            "config": {"User": image.user, "Labels": image.labels, "Env": image.env},
             "rootfs": {"type": "layers", "diff_ids": ids}});
         let config = self.json(config_type, &config);
         let manifest = json!({"schemaVersion": 2, "mediaType": manifest_type,
