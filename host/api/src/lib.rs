@@ -10,6 +10,7 @@ pub mod conversion;
 mod crd;
 mod diagnostic;
 mod document;
+mod escape;
 mod field_path;
 mod gvk;
 mod json_type;
@@ -31,6 +32,7 @@ pub use admission_policy::{
 pub use checked::{CheckReport, Checked, check, check_document, check_document_of_any_version};
 pub use crd::{DISTRIBUTION_CRD_NAME, crd_manifests, distribution_crd, schema_plugin_crd};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity, choices, nearest};
+pub use escape::{escape_line, escape_lines};
 pub use field_path::FieldPath;
 pub use gvk::{API_VERSION_V1ALPHA1, API_VERSION_V1ALPHA2, GROUP, KIND};
 pub use manifest::Manifest;

@@ -16,7 +16,10 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use status::{LoadedPlugin, Proposal, SchemaPluginStatus, ShadowSummary};
+pub use status::{
+    LoadedPlugin, MAX_IDENTIFIER_BYTES, MAX_PROPOSALS, MAX_QUARANTINED, MAX_SCHEMA_ID_BYTES,
+    MAX_SCHEMAS, MAX_TEXT_BYTES, MAX_VENDOR_BYTES, Proposal, SchemaPluginStatus, ShadowSummary,
+};
 
 use crate::schema;
 
@@ -148,6 +151,26 @@ pub struct Verify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub threshold: Option<i32>,
+    /// Whether a signature must name the repository of the plugin. A signature that names another one is
+    /// always rejected; one that names none, as bundles of cosign without -a docker-reference=…, is
+    /// accepted by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_repository: Option<bool>,
+    /// What happens to a plugin in use that is no longer sufficiently signed, because a key was removed or
+    /// level enforce was added. Keep (default): it stays in use, and condition Verified is False.
+    /// Quarantine: it is taken out of use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_verification_loss: Option<VerificationLoss>,
+}
+
+/// What happens to a plugin in use that is no longer sufficiently signed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum VerificationLoss {
+    /// It stays in use, and condition Verified is False.
+    #[default]
+    Keep,
+    /// It is taken out of use. The previous version replaces it if that one is sufficiently signed.
+    Quarantine,
 }
 
 /// What happens without valid signatures.
@@ -217,6 +240,15 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub approved_digest: Option<String>,
+    /// Whether a version may replace a higher one. By default it is held back, because whoever controls
+    /// the registry could serve an old version with a known error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_downgrade: Option<bool>,
+    /// Digest of a component that must not be used. If it is in use, the previous version replaces it.
+    /// `llsd plugin rollback` sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub rollback_from: Option<String>,
 }
 
 /// When a new version replaces the current one. auto: after a shadow comparison within maxDiff; manual: when

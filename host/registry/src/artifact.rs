@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::manifest::{Descriptor, Document, Manifest, OCI_MANIFEST};
+use crate::manifest::{Descriptor, Document, Manifest, OCI_MANIFEST, TITLE_ANNOTATION};
 
 pub(crate) const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_LAYER: &str = "application/wasm";
@@ -120,7 +120,7 @@ pub(crate) fn pack(
 }
 
 fn descriptor(media_type: &str, digest: Digest, size: usize, title: Option<&String>) -> Descriptor {
-    let title = title.map(|title| ("org.opencontainers.image.title".to_owned(), title.clone()));
+    let title = title.map(|title| (TITLE_ANNOTATION.to_owned(), title.clone()));
     Descriptor {
         media_type: media_type.to_owned(),
         digest,

@@ -11,10 +11,16 @@ use crate::client::{Inner, Located, Registry};
 use crate::credentials::{self, Keyring};
 use crate::digest::Digest;
 use crate::error::Error as RegistryError;
-use crate::labels::{self, Scheme, Source};
+use crate::labels::{self, BadLabel, Scheme, Source};
 use crate::layer::{self, LayerPath};
 use crate::opened_image::{OpenedImage, find_layer, open_image, read_config};
 use crate::reference::{ParseReferenceError, Reference};
+
+/// The longest user of an image: two names of Linux and a colon.
+const MAX_USER_BYTES: usize = 65;
+
+/// The longest name of a variable that is kept. A base configuration names shorter ones.
+const MAX_VARIABLE_BYTES: usize = 256;
 
 /// The base configuration of an image, and the metadata from its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +54,16 @@ pub struct BaseConfig {
     pub variables: BTreeSet<String>,
     /// Labels that help to detect the schema, without those that contain files.
     pub hints: BTreeMap<String, String>,
+}
+
+impl BaseConfig {
+    /// The memory of its strings that an image controls.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let hints = self.hints.iter();
+        let hints: usize = hints.map(|(name, value)| name.len() + value.len()).sum();
+        let variables: usize = self.variables.iter().map(|name| name.len() + 64).sum();
+        self.yaml.len() + 2 * hints + variables
+    }
 }
 
 /// Why the base configuration cannot be read.
@@ -181,10 +197,10 @@ pub(crate) async fn read_base(
     image: &str,
 ) -> Result<BaseConfig, Error> {
     let run = opened.config.config.clone().unwrap_or_default();
-    let all = run.labels.unwrap_or_default();
+    let invalid = |bad: BadLabel| bad_label(image, &bad.label, bad.problem, bad.fix);
+    let all = run.labels.into_result().map_err(invalid)?;
     let limit = inner.settings.limits.base_bytes;
-    let found = labels::find(&all, limit)
-        .map_err(|bad| bad_label(image, &bad.label, bad.problem, bad.fix))?;
+    let found = labels::find(&all, limit).map_err(invalid)?;
     let Some((scheme, source)) = found else {
         return Err(Error::MissingConfigLabels {
             image: image.to_owned(),
@@ -220,8 +236,11 @@ pub(crate) async fn read_base(
         server_version,
         server_version_source,
         plugin: value_of(labels::PLUGIN),
-        user: run.user.filter(|user| !user.is_empty()),
-        variables: variables(&run.env.unwrap_or_default()),
+        // Longer ones are no user of Linux.
+        user: run
+            .user
+            .filter(|user| (1..=MAX_USER_BYTES).contains(&user.len())),
+        variables: variables(&run.env),
         hints: labels::hints(&all),
     })
 }
@@ -230,7 +249,7 @@ pub(crate) async fn read_base(
 fn variables(env: &[String]) -> BTreeSet<String> {
     env.iter()
         .filter_map(|variable| variable.split_once('='))
-        .filter(|(_, value)| !value.is_empty())
+        .filter(|(name, value)| !value.is_empty() && name.len() <= MAX_VARIABLE_BYTES)
         .map(|(name, _)| name.to_owned())
         .collect()
 }

@@ -13,19 +13,21 @@ use crate::credentials::{self, Candidate, Credential, Keyring};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::image_file;
+use crate::layer::ScanPermits;
 use crate::manifest::Descriptor;
 use crate::reference::{ParseReferenceError, Reference};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::transport::tls_config;
 
-/// Base configurations in memory: at most 64 MiB, at the limit of 1 MiB each. Published ones have up to
-/// 60 KB.
-const MAX_CACHED_BASES: usize = 64;
+/// Base configurations in memory, with their labels. Published ones have up to 60 KB.
+const MAX_CACHED_BASE_BYTES: usize = 16 << 20;
 /// Files of images in memory. The declaration of a provider has a few hundred bytes.
-const MAX_CACHED_FILES: usize = 256;
-/// Tags and granted digests in memory, a few hundred bytes each.
-const MAX_CACHED_ENTRIES: usize = 8192;
+const MAX_CACHED_FILE_BYTES: usize = 4 << 20;
+/// What an entry of a cache costs besides its content: keys, and the data of the map.
+const ENTRY_OVERHEAD: usize = 1 << 10;
+/// Tags in memory, and granted digests. An entry has a few hundred bytes, with long credentials more.
+const MAX_CACHED_ACCESS_BYTES: usize = 8 << 20;
 /// Sessions, each with a few idle connections.
 const MAX_SESSIONS: usize = 256;
 
@@ -38,6 +40,12 @@ pub struct Registry {
 /// A repository and the credentials that are tried for it.
 pub(crate) type AccessKey = (String, Vec<Credential>);
 
+/// What an entry of a cache with this key costs.
+fn access_bytes((name, credentials): &AccessKey) -> usize {
+    let credentials: usize = credentials.iter().map(Credential::bytes).sum();
+    ENTRY_OVERHEAD + name.len() + credentials
+}
+
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) disk_cache: DiskCache,
@@ -48,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) file_cache: LruCache<(String, Digest, String), Arc<[u8]>>,
     pub(crate) file_fetches:
         SingleFlight<(AccessKey, Digest, String), Arc<[u8]>, image_file::Error>,
+    /// Limits the layers that are searched at the same time. Shared by clients with changed settings.
+    pub(crate) scans: Arc<ScanPermits>,
     tls: rustls::ClientConfig,
     sessions: LruCache<(String, Candidate), Arc<Session>>,
     tags: LruCache<(AccessKey, String), (Digest, Instant)>,
@@ -94,6 +104,10 @@ impl From<LocateError> for base_config::Error {
 impl Registry {
     /// Builds a client. Checks the settings and sends no request.
     pub fn new(settings: Settings) -> Result<Self, Error> {
+        Self::with_permits(settings, Arc::default())
+    }
+
+    fn with_permits(settings: Settings, scans: Arc<ScanPermits>) -> Result<Self, Error> {
         let tls = tls_config(&settings.extra_ca)?;
         let disk_cache = DiskCache::open(settings.cache_dir.clone(), settings.cache_bytes);
         let disk_cache = disk_cache.map_err(|error| Error::Settings {
@@ -103,15 +117,24 @@ impl Registry {
             inner: Arc::new(Inner {
                 settings,
                 disk_cache,
-                base_cache: LruCache::new(MAX_CACHED_BASES),
+                base_cache: LruCache::weighing(MAX_CACHED_BASE_BYTES, |_, base| {
+                    ENTRY_OVERHEAD + base.held_bytes()
+                }),
                 base_fetches: SingleFlight::new(),
-                file_cache: LruCache::new(MAX_CACHED_FILES),
+                file_cache: LruCache::weighing(MAX_CACHED_FILE_BYTES, |_, content| {
+                    ENTRY_OVERHEAD + content.len()
+                }),
+                scans,
                 file_fetches: SingleFlight::new(),
                 tls,
                 sessions: LruCache::new(MAX_SESSIONS),
-                tags: LruCache::new(MAX_CACHED_ENTRIES),
+                tags: LruCache::weighing(MAX_CACHED_ACCESS_BYTES, |(key, tag), _| {
+                    access_bytes(key) + tag.len()
+                }),
                 tag_lookups: SingleFlight::new(),
-                granted: LruCache::new(MAX_CACHED_ENTRIES),
+                granted: LruCache::weighing(MAX_CACHED_ACCESS_BYTES, |(key, _), candidate| {
+                    access_bytes(key) + candidate.credential.bytes()
+                }),
             }),
         })
     }
@@ -120,7 +143,7 @@ impl Registry {
     pub fn with_changed_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Error> {
         let mut settings = self.inner.settings.clone();
         change(&mut settings);
-        Self::new(settings)
+        Self::with_permits(settings, Arc::clone(&self.inner.scans))
     }
 }
 

@@ -15,6 +15,12 @@ use crate::reference::Reference;
 
 mod matching;
 
+/// The longest credential. Tokens of cloud providers have up to 4 KB. Credentials are part of the keys of
+/// the caches.
+const MAX_CREDENTIAL_BYTES: usize = 16 << 10;
+/// The most credentials that are tried for one image.
+const MAX_CANDIDATES: usize = 16;
+
 /// A credential for a registry.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Credential {
@@ -45,6 +51,15 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
+    /// The size of its values.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Anonymous => 0,
+            Self::Basic { username, password } => username.len() + password.len(),
+            Self::IdentityToken(token) | Self::RegistryToken(token) => token.len(),
+        }
+    }
+
     /// The secret values, which are removed from error messages of the registry.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let all = match self {
@@ -189,6 +204,7 @@ impl Keyring {
             }
         }
         if !found.is_empty() {
+            found.truncate(MAX_CANDIDATES);
             return Ok(found);
         }
         for group in &self.groups {
@@ -270,7 +286,13 @@ fn collect(
     };
     for (key, entry) in auths {
         let normal = matching::normalize(&key);
-        match (credential_of(&entry), &store) {
+        let credential = credential_of(&entry).and_then(|credential| match credential {
+            Some(long) if long.bytes() > MAX_CREDENTIAL_BYTES => {
+                Err("has a credential of more than 16 KiB")
+            }
+            other => Ok(other),
+        });
+        match (credential, &store) {
             (Ok(Some(credential)), _) => {
                 group.entries.insert(normal, credential);
             }

@@ -162,6 +162,18 @@ pub enum Error {
     },
 }
 
+/// The longest part of a message that quotes what someone else wrote.
+const MAX_QUOTED_BYTES: usize = 1 << 10;
+
+/// Truncates a message of a parser, which may quote a value of any size.
+pub(crate) fn shortened(mut text: String) -> String {
+    if text.len() > MAX_QUOTED_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_QUOTED_BYTES));
+        text.push('…');
+    }
+    text
+}
+
 /// Formats an error and its causes on one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -8,10 +8,12 @@
 //!    same under `com.ogx.` (used by the published images).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::digest::Digest;
 use crate::layer::LayerPath;
@@ -60,6 +62,104 @@ impl Scheme {
     }
 }
 
+/// The longest name of a label that is kept.
+const MAX_NAME_BYTES: usize = 256;
+/// The longest value of a label that does not contain a file.
+const MAX_HINT_BYTES: usize = 4 << 10;
+/// The most labels that are kept. Published images have a dozen.
+const MAX_LABELS: usize = 128;
+
+/// The labels of an image that this crate uses. Others are not kept: an image may have any number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptLabels(Result<BTreeMap<String, String>, BadLabel>);
+
+impl Default for KeptLabels {
+    fn default() -> Self {
+        Self(Ok(BTreeMap::new()))
+    }
+}
+
+impl KeptLabels {
+    /// The labels, or the first one that exceeds a limit.
+    pub(crate) fn into_result(self) -> Result<BTreeMap<String, String>, BadLabel> {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for KeptLabels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LabelsVisitor).map(Self)
+    }
+}
+
+struct LabelsVisitor;
+
+impl<'de> Visitor<'de> for LabelsVisitor {
+    type Value = Result<BTreeMap<String, String>, BadLabel>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of labels")
+    }
+
+    /// Tools write `null` if there are none.
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Ok(BTreeMap::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+        let mut kept = BTreeMap::new();
+        let mut problem = None;
+        while let Some(name) = all.next_key::<String>()? {
+            if problem.is_some() || !is_used(&name) {
+                all.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = all.next_value::<String>()?;
+            problem = exceeded_limit(&name, &value, kept.len());
+            kept.insert(name, value);
+        }
+        Ok(problem.map_or(Ok(kept), Err))
+    }
+}
+
+/// Whether a label belongs to one of the schemes, or is a hint.
+fn is_used(label: &str) -> bool {
+    is_hint(label)
+        || PUBLISHED.iter().any(|(prefix, _)| {
+            let rest = label.strip_prefix(prefix);
+            rest.is_some_and(|rest| rest.starts_with(".config."))
+        })
+}
+
+/// The limit that a label exceeds.
+fn exceeded_limit(name: &str, value: &str, count: usize) -> Option<BadLabel> {
+    let is_file = name == BASE64 || !is_hint(name);
+    let (problem, fix) = if name.len() > MAX_NAME_BYTES {
+        (
+            format!("its name has more than {MAX_NAME_BYTES} bytes"),
+            "use a shorter file name",
+        )
+    } else if count == MAX_LABELS {
+        (
+            format!("the image has more than {MAX_LABELS} labels of the configuration"),
+            "remove the ones that nothing uses",
+        )
+    } else if !is_file && value.len() > MAX_HINT_BYTES {
+        (
+            format!("its value has more than {MAX_HINT_BYTES} bytes"),
+            "shorten it, or remove the label",
+        )
+    } else {
+        return None;
+    };
+    let label = name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned();
+    Some(BadLabel {
+        label,
+        problem,
+        fix,
+    })
+}
+
 /// Where the configuration is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -70,7 +170,7 @@ pub(crate) enum Source {
 }
 
 /// A label is invalid.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadLabel {
     pub(crate) label: String,
     pub(crate) problem: String,
@@ -147,21 +247,22 @@ pub(crate) fn server_version(labels: &BTreeMap<String, String>) -> Option<(Strin
 /// The labels that are passed to plugins as hints: those of the schemes, without those that contain
 /// files.
 pub(crate) fn hints(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let is_hint = |label: &str| {
-        label.starts_with("io.llamastack.")
-            || label == "org.opencontainers.image.version"
-            || PUBLISHED.iter().any(|(prefix, _)| {
-                label
-                    .strip_prefix(prefix)
-                    .is_some_and(|rest| rest.starts_with(".distribution."))
-            })
-    };
     let is_passed = |(label, _): &(&String, &String)| is_hint(label) && label.as_str() != BASE64;
     labels
         .iter()
         .filter(is_passed)
         .map(|(label, value)| (label.clone(), value.clone()))
         .collect()
+}
+
+fn is_hint(label: &str) -> bool {
+    label.starts_with("io.llamastack.")
+        || label == "org.opencontainers.image.version"
+        || PUBLISHED.iter().any(|(prefix, _)| {
+            label
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(".distribution."))
+        })
 }
 
 fn incomplete(present: &str, absent: &str) -> BadLabel {
@@ -316,5 +417,88 @@ mod tests {
         let version = ("com.llamastack.distribution.version", "0.7.3");
         let version = (version.0.to_owned(), version.1.to_owned());
         assert_eq!(server_version(&all), Some(version));
+    }
+
+    fn kept(text: &str) -> Result<BTreeMap<String, String>, BadLabel> {
+        let labels: KeptLabels = serde_json::from_str(text).unwrap();
+        labels.into_result()
+    }
+
+    #[test]
+    fn labels_that_nothing_uses_are_not_kept() {
+        let strange: String = (0..10_000).map(|n| format!(r#""x{n}": "","#)).collect();
+        let text = format!(r#"{{{strange} "{SCHEMA}": "s", "y": 1}}"#);
+        assert_eq!(kept(&text).unwrap(), labels(&[(SCHEMA, "s")]));
+        assert_eq!(kept("null").unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn labels_that_exceed_a_limit_are_reported_by_name() {
+        let long = "x".repeat(MAX_HINT_BYTES + 1);
+        let many: String = (0..=MAX_LABELS)
+            .map(|n| format!(r#""io.llamastack.x{n}": "","#))
+            .collect();
+        for (text, problem) in [
+            (
+                format!(r#"{{"{SCHEMA}": "{long}"}}"#),
+                "more than 4096 bytes",
+            ),
+            (
+                format!(r#"{{"io.llamastack.{long}": ""}}"#),
+                "more than 256 bytes",
+            ),
+            (format!(r#"{{{many} "y": ""}}"#), "more than 128 labels"),
+        ] {
+            let bad = kept(&text).unwrap_err();
+            assert!(bad.problem.contains(problem), "{}", bad.problem);
+            assert!(bad.label.starts_with("io.llamastack.") && bad.label.len() <= 256);
+        }
+        // A label that contains a file has the limit of the file.
+        let file = format!(r#"{{"{BASE64}": "{long}"}}"#);
+        assert!(kept(&file).is_ok());
+    }
+
+    use proptest::prelude::*;
+
+    /// Names of the schemes, near misses, and values from empty to far above the limits.
+    fn label() -> impl Strategy<Value = (String, String)> {
+        let name = prop_oneof![
+            Just(BASE64.to_owned()),
+            Just(LAYER.to_owned()),
+            Just(PATH.to_owned()),
+            Just("com.ogx.distribution.default-config".to_owned()),
+            Just("com.ogx.config.x".to_owned()),
+            "io\\.llamastack\\.[a-z]{0,300}",
+            ".{0,20}",
+        ];
+        let value = prop_oneof![
+            Just("x".to_owned()),
+            Just("YTogMQ==".to_owned()),
+            ".{0,40}",
+            (0usize..9_000).prop_map(|length| "A".repeat(length)),
+        ];
+        (name, value)
+    }
+
+    proptest! {
+        #[test]
+        fn fuzz_label_reader(all in prop::collection::vec(label(), 0..200)) {
+            let map: serde_json::Map<String, serde_json::Value> =
+                all.into_iter().map(|(name, value)| (name, value.into())).collect();
+            match kept(&serde_json::Value::Object(map).to_string()) {
+                Ok(labels) => {
+                    prop_assert!(labels.len() <= MAX_LABELS);
+                    prop_assert!(hints(&labels).values().all(|value| value.len() <= MAX_HINT_BYTES));
+                    match find(&labels, LIMIT) {
+                        Ok(Some((_, Source::Inline { content, .. }))) => {
+                            prop_assert!(content.len() as u64 <= LIMIT);
+                        }
+                        Ok(_) => {}
+                        Err(bad) => prop_assert!(bad.problem.len() < 20_000),
+                    }
+                }
+                Err(bad) => prop_assert!(bad.label.len() <= MAX_NAME_BYTES),
+            }
+        }
     }
 }

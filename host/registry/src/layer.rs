@@ -11,10 +11,12 @@ use crate::digest::Digest;
 mod archive;
 mod decompress;
 mod path;
+mod permits;
 mod server_package;
 mod stream;
 
 pub(crate) use path::LayerPath;
+pub(crate) use permits::{ScanPermit, ScanPermits};
 pub(crate) use server_package::version_of;
 pub(crate) use stream::scan_blob;
 
@@ -108,7 +110,7 @@ pub(crate) fn scan(
 }
 
 fn damaged(error: impl std::fmt::Display) -> Error {
-    Error::Damaged(error.to_string())
+    Error::Damaged(crate::error::shortened(error.to_string()))
 }
 
 /// A reader that fails after `left` bytes, and records that it did.
@@ -139,5 +141,7 @@ fn at_end(reader: &mut impl BufRead) -> io::Result<bool> {
     Ok(reader.fill_buf()?.is_empty())
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

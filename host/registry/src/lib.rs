@@ -23,6 +23,7 @@
 
 mod artifact;
 mod base_config;
+mod bounded;
 mod cache;
 mod challenge;
 mod client;

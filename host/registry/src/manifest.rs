@@ -5,12 +5,25 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::bounded;
 use crate::digest::Digest;
+use crate::error::shortened;
+use crate::labels::KeptLabels;
+
+/// The most layers of an image, and the most manifests of an index. Container runtimes allow fewer than
+/// two hundred layers.
+const MAX_DESCRIPTORS: usize = 1024;
+/// The most annotations of a manifest.
+const MAX_ANNOTATIONS: usize = 256;
 
 pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// The annotation of a layer that contains its signature.
+pub(crate) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+/// The annotation of a layer that contains its file name.
+pub(crate) const TITLE_ANNOTATION: &str = "org.opencontainers.image.title";
 const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 
@@ -34,8 +47,12 @@ pub(crate) struct Descriptor {
     /// The type of the artifact, in lists of referrers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
-    /// Annotations. Those of a signature layer contain the signature.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The annotations that this crate uses. That of a signature layer contains the signature.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "used_annotations"
+    )]
     pub(crate) annotations: BTreeMap<String, String>,
     /// The platform, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,18 +96,36 @@ pub(crate) struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
     pub(crate) config: Descriptor,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<MAX_DESCRIPTORS, _, _>")]
     pub(crate) layers: Vec<Descriptor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subject: Option<Descriptor>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "all_annotations"
+    )]
     pub(crate) annotations: BTreeMap<String, String>,
+}
+
+fn all_annotations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    bounded::map::<MAX_ANNOTATIONS, D>(deserializer, |_| true)
+}
+
+fn used_annotations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    bounded::map::<MAX_ANNOTATIONS, D>(deserializer, |key| {
+        key == SIGNATURE_ANNOTATION || key == TITLE_ANNOTATION
+    })
 }
 
 /// An index: images for several platforms, or the referrers of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Index {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<MAX_DESCRIPTORS, _, _>")]
     pub(crate) manifests: Vec<Descriptor>,
 }
 
@@ -116,7 +151,9 @@ impl Document {
             config: Option<serde::de::IgnoredAny>,
         }
         let not_json = |error: serde_json::Error| {
-            format!("the manifest is not valid JSON or a field is invalid: {error}")
+            shortened(format!(
+                "the manifest is not valid JSON or a field is invalid: {error}"
+            ))
         };
         let shape: Shape = serde_json::from_slice(bytes).map_err(not_json)?;
         if shape.schema_version != 2 {
@@ -178,14 +215,18 @@ pub(crate) struct RunConfig {
     #[serde(default, rename = "User")]
     pub(crate) user: Option<String>,
     #[serde(default, rename = "Labels")]
-    pub(crate) labels: Option<BTreeMap<String, String>>,
-    #[serde(default, rename = "Env")]
-    pub(crate) env: Option<Vec<String>>,
+    pub(crate) labels: KeptLabels,
+    #[serde(
+        default,
+        rename = "Env",
+        deserialize_with = "bounded::list::<MAX_DESCRIPTORS, _, _>"
+    )]
+    pub(crate) env: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct RootFs {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<MAX_DESCRIPTORS, _, _>")]
     pub(crate) diff_ids: Vec<String>,
 }
 
@@ -260,5 +301,47 @@ mod tests {
             let error = Document::parse(text.as_bytes()).unwrap_err();
             assert!(error.contains(problem), "{error}");
         }
+    }
+
+    #[test]
+    fn a_manifest_with_more_descriptors_or_annotations_than_its_limit_is_refused() {
+        let digest = Digest::of(b"");
+        let layers = format!(r#"{{"digest": "{digest}", "size": 0}},"#).repeat(MAX_DESCRIPTORS + 1);
+        let annotations: String = (0..=MAX_ANNOTATIONS)
+            .map(|n| format!(r#""{n}": "","#))
+            .collect();
+        let [layers, annotations] =
+            [layers, annotations].map(|text| text[..text.len() - 1].to_owned());
+        let config = format!(r#""config": {{"digest": "{digest}", "size": 0}}"#);
+        for (text, problem) in [
+            (
+                format!(r#"{config}, "layers": [{layers}]"#),
+                "1024 elements",
+            ),
+            (format!(r#""manifests": [{layers}]"#), "1024 elements"),
+            (
+                format!(r#"{config}, "annotations": {{{annotations}}}"#),
+                "256 entries",
+            ),
+        ] {
+            let text = format!(r#"{{"schemaVersion": 2, {text}}}"#);
+            let error = Document::parse(text.as_bytes()).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+        // Annotations of a layer that nothing reads are not kept.
+        let layer =
+            format!(r#"{{"digest": "{digest}", "size": 0, "annotations": {{{annotations}}}}}"#);
+        let text = format!(r#"{{"schemaVersion": 2, {config}, "layers": [{layer}]}}"#);
+        let Ok(Document::Manifest(manifest)) = Document::parse(text.as_bytes()) else {
+            panic!("{text}");
+        };
+        assert!(manifest.layers[0].annotations.is_empty());
+    }
+
+    #[test]
+    fn the_message_about_an_invalid_manifest_is_short() {
+        let text = format!(r#"{{"schemaVersion": "{}"}}"#, "x".repeat(100_000));
+        let error = Document::parse(text.as_bytes()).unwrap_err();
+        assert!(error.len() < 2000, "{}", error.len());
     }
 }

@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use crate::base_config::Error;
 use crate::client::{Inner, Located};
 use crate::digest::Digest;
+use crate::error::shortened;
 use crate::layer::{self, FileQuery, Found, LayerPath, ScanLimits};
 use crate::manifest::{Descriptor, Document, ImageConfig, Manifest, Platform};
 use crate::session::Session;
@@ -54,8 +55,9 @@ pub(crate) async fn open_image(
                 let blob = inner
                     .blob(&session, &repository, &manifest.config, limit)
                     .await?;
-                let config = serde_json::from_slice(&blob)
-                    .map_err(|error| not_an_image(format!("its config is invalid: {error}")))?;
+                let config = serde_json::from_slice(&blob).map_err(|error| {
+                    not_an_image(shortened(format!("its config is invalid: {error}")))
+                })?;
                 return Ok(OpenedImage {
                     session,
                     repository,
@@ -208,10 +210,11 @@ pub(crate) async fn search_layer(
         file_bytes: limits.base_bytes,
     };
     let search = async || {
+        let permit = inner.scans.acquire(session.registry()).await;
         let blob = session
             .open_blob(repository, layer, limits.layer_bytes)
             .await?;
-        layer::scan_blob(blob, query, scan_limits).await
+        layer::scan_blob(blob, query, scan_limits, permit).await
     };
     session
         .retrying(|| search().boxed())

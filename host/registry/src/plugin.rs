@@ -18,7 +18,7 @@ use crate::manifest::OCI_MANIFEST;
 use crate::policy::{Policy, Rule};
 use crate::reference::Reference;
 use crate::session::Session;
-use crate::signature::{self, Level};
+use crate::signature::{self, Level, SignedArtifact};
 
 mod error;
 
@@ -208,7 +208,12 @@ async fn pull(
         .blob(&session, repository, &layer, rule.max_bytes)
         .await;
     let component = component.map_err(at(Stage::Fetch))?;
-    let signature_status = check_signatures(&session, repository, &digest, &bytes, rule).await?;
+    let artifact = SignedArtifact {
+        requested: plugin,
+        digest: &digest,
+        manifest: &bytes,
+    };
+    let signature_status = check_signatures(&session, repository, &artifact, rule).await?;
     Ok(PulledPlugin {
         bytes: component,
         layer_digest: layer.digest,
@@ -223,18 +228,17 @@ async fn pull(
 async fn check_signatures(
     session: &Session,
     repository: &str,
-    digest: &Digest,
-    manifest: &[u8],
+    artifact: &SignedArtifact<'_>,
     rule: &Rule,
 ) -> Result<SignatureStatus, StageFailure> {
     let verification = &rule.verification;
     if verification.level == Level::Skip {
         return Ok(SignatureStatus::Skipped);
     }
-    match signature::verify(session, repository, digest, manifest, verification).await {
+    match signature::verify(session, repository, artifact, verification).await {
         Ok(keys) => Ok(SignatureStatus::Signed(keys)),
         Err(error) if verification.level == Level::Audit => {
-            tracing::warn!(%digest, %error, "using a plugin without the required signatures because the level is audit");
+            tracing::warn!(digest = %artifact.digest, %error, "using a plugin without the required signatures because the level is audit");
             Ok(SignatureStatus::Audited(error.to_string()))
         }
         Err(error) => Err((Stage::Verify, error.into())),

@@ -17,13 +17,14 @@ use crate::credentials::Candidate;
 use crate::digest::{Digest, Hasher};
 use crate::error::Error;
 use crate::guard::is_plain_http;
-use crate::manifest::{ACCEPT_MANIFESTS, Descriptor, Document, Index};
+use crate::manifest::{ACCEPT_MANIFESTS, Descriptor};
 use crate::reference::DEFAULT_REGISTRY;
 use crate::settings::Settings;
 use crate::transport::{Request, Transport, read_body};
 
 mod authorization;
 mod blob;
+mod referrers;
 mod upload;
 
 use authorization::CachedHeader;
@@ -85,6 +86,11 @@ impl Session {
             headers: Mutex::default(),
             manifest_limit: settings.limits.manifest_bytes,
         })
+    }
+
+    /// The host and port of the registry.
+    pub(crate) fn registry(&self) -> &str {
+        &self.registry
     }
 
     /// `registry/repository`.
@@ -185,34 +191,6 @@ impl Session {
         self.retrying(|| read().boxed()).await
     }
 
-    /// The referrers of a manifest, from the referrers API or, without the API, from the fallback tag.
-    pub(crate) async fn referrers(
-        &self,
-        repository: &str,
-        subject: &Digest,
-    ) -> Result<Vec<Descriptor>, Error> {
-        let at = self.at(repository, &subject.to_string());
-        let url = self.url(&at, &[repository, "referrers", &subject.to_string()])?;
-        let request = Request::get(url, &at).accept(crate::manifest::OCI_INDEX);
-        let response = self.read(repository, &request, self.manifest_limit).await;
-        let bytes = match response {
-            // No referrers API: most registries return 404, some another error.
-            Err(Error::NotFound { .. } | Error::Refused { .. }) => {
-                let fallback = format!("sha256-{}", subject.hex());
-                match self.get_manifest(repository, &fallback).await {
-                    Err(Error::NotFound { .. }) => return Ok(Vec::new()),
-                    other => other?.bytes,
-                }
-            }
-            other => other?,
-        };
-        match Document::parse(&bytes) {
-            Ok(Document::Index(Index { manifests })) => Ok(manifests),
-            Ok(Document::Manifest(_)) => Ok(Vec::new()),
-            Err(problem) => Err(Error::UnexpectedResponse { at, problem }),
-        }
-    }
-
     /// Retries a read whose response body ended early. `Transport::send` retries all earlier failures.
     pub(crate) async fn retrying<'a, T>(
         &self,
@@ -254,6 +232,7 @@ impl Session {
         let used = self.cached_header(&scope).await;
         let mut response = self.transport.send(request, used.as_ref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
+            check_challenger(&response, request)?;
             let header = self
                 .respond_to_challenge(&response, &scope, used.as_ref(), &request.at)
                 .await?;
@@ -338,4 +317,19 @@ impl Session {
                 problem: "its name cannot be part of a URL".to_owned(),
             })
     }
+}
+
+/// Only the registry itself may ask for the credential. The target of a redirect is another server: its
+/// challenge would name a token service of its choice, which would then receive the credential.
+fn check_challenger(response: &Response, request: &Request) -> Result<(), Error> {
+    if response.url().origin() == request.url.origin() {
+        return Ok(());
+    }
+    let host = response.url().host_str().unwrap_or_default();
+    Err(Error::UnexpectedResponse {
+        at: request.at.clone(),
+        problem: format!(
+            "it redirects to {host}, which asks for a login; credentials are sent to the registry only"
+        ),
+    })
 }

@@ -112,7 +112,7 @@ impl Default for Retry {
 /// The size limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A manifest or index. Registries accept at most 4 MiB.
+    /// A manifest or index. Real ones have a few KB; it is held while the image is read.
     pub manifest_bytes: u64,
     /// The config blob of an image, including its labels.
     pub config_bytes: u64,
@@ -127,8 +127,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            manifest_bytes: 4 << 20,
-            config_bytes: 8 << 20,
+            manifest_bytes: 1 << 20,
+            config_bytes: 4 << 20,
             base_bytes: 1 << 20,
             layer_bytes: 256 << 20,
             unpacked_bytes: 1 << 30,

@@ -2,13 +2,15 @@
 //!
 //! In: the digest of a manifest, the trusted keys, and the number of keys that must have signed. Out:
 //! the keys that have signed. Signatures are read from the tag `sha256-<digest>.sig` and from bundles
-//! attached as referrers (the referrers API, or its fallback tag). A signature counts only if it is
-//! valid *and* signs this digest. Keyless signatures need a transparency log and are not supported.
+//! attached as referrers (the referrers API, or its fallback tag). A form that cannot be read does not
+//! stop the others. A signature counts only if it is valid, signs this digest, *and* names no other
+//! repository than the requested one. Keyless signatures need a transparency log and are not supported.
 
 use std::collections::BTreeSet;
 
 use crate::digest::Digest;
 use crate::error::Error as RegistryError;
+use crate::reference::Reference;
 use crate::session::Session;
 
 mod bundle;
@@ -40,6 +42,9 @@ pub struct Verification {
     pub keys: Vec<PublicKey>,
     /// The number of keys that must have signed, at least one.
     pub threshold: usize,
+    /// Whether signatures that name no repository are rejected. Bundles by `cosign sign` name one only
+    /// with `-a docker-reference=…`.
+    pub require_repository: bool,
 }
 
 impl Verification {
@@ -49,6 +54,7 @@ impl Verification {
             level: Level::Skip,
             keys: Vec::new(),
             threshold: 1,
+            require_repository: false,
         }
     }
 
@@ -58,6 +64,7 @@ impl Verification {
             level: Level::Enforce,
             keys,
             threshold: 1,
+            require_repository: false,
         }
     }
 }
@@ -84,7 +91,7 @@ pub enum Error {
     /// Too few trusted keys have signed.
     #[error(
         "{digest} has {valid} valid signature(s) by trusted keys, {threshold} required; {} rejected: {}",
-        .rejected.len(), .rejected.join(", ")
+        .rejected.len(), first_few(.rejected)
     )]
     NotEnoughSignatures {
         /// The manifest.
@@ -101,6 +108,27 @@ pub enum Error {
     Registry(#[from] RegistryError),
 }
 
+/// The most rejected signatures that a message lists. Everyone who may push can attach more.
+const MAX_LISTED: usize = 8;
+
+fn first_few(rejected: &[String]) -> String {
+    let mut text = rejected[..rejected.len().min(MAX_LISTED)].join(", ");
+    if rejected.len() > MAX_LISTED {
+        text += ", …";
+    }
+    text
+}
+
+/// The artifact whose signatures are verified.
+pub(crate) struct SignedArtifact<'a> {
+    /// The reference that was requested, before the mirror rewrite.
+    pub(crate) requested: &'a Reference,
+    /// The digest of the manifest.
+    pub(crate) digest: &'a Digest,
+    /// The manifest.
+    pub(crate) manifest: &'a [u8],
+}
+
 /// A signature that was found.
 struct Signature {
     /// Where it was found, for messages.
@@ -109,16 +137,33 @@ struct Signature {
     message: Vec<u8>,
     /// The signature over `message`.
     bytes: Vec<u8>,
-    /// The digest of the manifest that `message` refers to, if it refers to one.
-    subject: Option<Digest>,
+    subject: Subject,
+}
+
+/// What a signed message refers to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Subject {
+    /// The digest of a manifest.
+    digest: Option<Digest>,
+    /// The repository, as the signer wrote it.
+    repository: Option<String>,
+}
+
+/// The signatures that were found, and what could not be used.
+#[derive(Default)]
+struct Collected {
+    signatures: Vec<Signature>,
+    /// Why each other signature was rejected.
+    rejected: Vec<String>,
+    /// Requests that failed.
+    failed: Vec<RegistryError>,
 }
 
 /// The fingerprints of the trusted keys that signed a manifest.
 pub(crate) async fn verify(
     session: &Session,
     repository: &str,
-    manifest_digest: &Digest,
-    manifest_bytes: &[u8],
+    artifact: &SignedArtifact<'_>,
     verification: &Verification,
 ) -> Result<BTreeSet<String>, Error> {
     let threshold = verification.threshold.max(1);
@@ -133,67 +178,103 @@ pub(crate) async fn verify(
             keys: keys.len(),
         });
     }
-    let mut rejected = Vec::new();
-    let mut found = fetch::from_tag(session, repository, manifest_digest, &mut rejected).await?;
-    let bundles = fetch::from_referrers(
-        session,
-        repository,
-        manifest_digest,
-        manifest_bytes,
-        &mut rejected,
-    );
-    found.extend(bundles.await?);
-    if found.is_empty() && rejected.is_empty() {
-        return Err(Error::Unsigned {
-            digest: manifest_digest.clone(),
-        });
-    }
-    count_signers(
-        &found,
-        manifest_digest,
-        &verification.keys,
-        threshold,
-        rejected,
-    )
+    let mut all = Collected::default();
+    fetch::from_tag(session, repository, artifact.digest, &mut all).await;
+    fetch::from_referrers(session, repository, artifact, &mut all).await;
+    conclude(all, artifact, verification)
 }
 
-/// The fingerprints of the keys with a valid signature for `digest`.
-fn count_signers(
-    found: &[Signature],
-    digest: &Digest,
-    keys: &[PublicKey],
-    threshold: usize,
-    mut rejected: Vec<String>,
+/// The fingerprints of the keys that signed, or the reason why they are too few. A failed request is the
+/// reason only if the signatures that could be read are not sufficient.
+fn conclude(
+    all: Collected,
+    artifact: &SignedArtifact<'_>,
+    verification: &Verification,
 ) -> Result<BTreeSet<String>, Error> {
+    let Collected {
+        signatures,
+        mut rejected,
+        failed,
+    } = all;
     let mut valid = BTreeSet::new();
-    for Signature {
-        location,
-        message,
-        bytes,
-        subject,
-    } in found
-    {
-        let signer = keys.iter().find(|key| key.verifies(message, bytes));
-        match (signer, subject) {
-            (None, _) => rejected.push(format!("{location} is not by a trusted key")),
-            (Some(_), Some(other)) if other != digest => {
-                rejected.push(format!("{location} signs {other}"));
-            }
-            (Some(_), None) => rejected.push(format!("{location} does not name a manifest")),
-            (Some(key), Some(_)) => {
+    for signature in &signatures {
+        match signer(signature, artifact, verification) {
+            Ok(key) => {
                 valid.insert(key.fingerprint());
             }
+            Err(problem) => rejected.push(format!("{} {problem}", signature.location)),
         }
     }
-    match valid.len() >= threshold {
-        true => Ok(valid),
-        false => Err(Error::NotEnoughSignatures {
-            digest: digest.clone(),
+    let threshold = verification.threshold.max(1);
+    if valid.len() >= threshold {
+        return Ok(valid);
+    }
+    let first_transient = failed.iter().find(|error| error.is_transient());
+    if let Some(error) = first_transient.or(failed.first()) {
+        return Err(Error::Registry(error.clone()));
+    }
+    let digest = artifact.digest.clone();
+    Err(match signatures.is_empty() && rejected.is_empty() {
+        true => Error::Unsigned { digest },
+        false => Error::NotEnoughSignatures {
+            digest,
             valid: valid.len(),
             threshold,
             rejected,
-        }),
+        },
+    })
+}
+
+/// The trusted key that made a signature for the artifact. The error completes a sentence about the
+/// signature.
+fn signer<'k>(
+    signature: &Signature,
+    artifact: &SignedArtifact<'_>,
+    verification: &'k Verification,
+) -> Result<&'k PublicKey, String> {
+    let Signature {
+        message,
+        bytes,
+        subject: Subject { digest, repository },
+        ..
+    } = signature;
+    let mut keys = verification.keys.iter();
+    let key = keys
+        .find(|key| key.verifies(message, bytes))
+        .ok_or("is not by a trusted key")?;
+    match digest {
+        Some(digest) if digest == artifact.digest => {}
+        Some(other) => return Err(format!("signs {other}")),
+        None => return Err("does not name a manifest".to_owned()),
     }
+    let requested = artifact.requested.name();
+    match repository.as_deref() {
+        Some(named) if is_repository(named, &requested) => Ok(key),
+        Some(named) => Err(format!(
+            "is for repository {:?} and not for {requested:?}; sign it there, with cosign sign --key",
+            shortened(named)
+        )),
+        None if verification.require_repository => Err(format!(
+            "names no repository; sign with cosign sign --key -a docker-reference={requested}"
+        )),
+        None => Ok(key),
+    }
+}
+
+/// Whether a signed name is the requested repository. It may be written in another way, as
+/// `index.docker.io/library/x`, and have a tag or digest.
+fn is_repository(signed: &str, requested: &str) -> bool {
+    let signed = signed.trim();
+    let hub = signed
+        .strip_prefix("index.docker.io/")
+        .map(|rest| format!("docker.io/{rest}"));
+    let parsed = hub.as_deref().unwrap_or(signed).parse::<Reference>();
+    parsed.is_ok_and(|reference| reference.name() == requested)
+}
+
+/// The beginning of a string that someone else wrote, for messages.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(200)]
 }
 
 #[cfg(test)]

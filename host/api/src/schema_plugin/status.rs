@@ -7,6 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::World;
 use crate::schema;
 
+/// The most schemas of one plugin.
+pub const MAX_SCHEMAS: usize = 64;
+/// The longest schema id: a product and a release.
+pub const MAX_SCHEMA_ID_BYTES: usize = 127;
+/// The longest name and version of a plugin.
+pub const MAX_IDENTIFIER_BYTES: usize = 63;
+/// The longest vendor of a plugin.
+pub const MAX_VENDOR_BYTES: usize = 256;
+/// The most proposals of one prefix.
+pub const MAX_PROPOSALS: usize = 64;
+/// The most quarantined components.
+pub const MAX_QUARANTINED: usize = 16;
+/// The longest reference, image or problem.
+pub const MAX_TEXT_BYTES: usize = 4096;
+
 /// Observed state of the plugin.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -33,11 +48,11 @@ pub struct SchemaPluginStatus {
     pub shadow: Option<ShadowSummary>,
     /// Plugins that images proposed under this prefix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = MAX_PROPOSALS))]
     pub proposals: Vec<Proposal>,
     /// Digests of components that are quarantined because they trapped too often.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 128)))]
+    #[schemars(length(max = MAX_QUARANTINED), inner(length(max = 128)))]
     pub quarantined: Vec<String>,
 }
 
@@ -46,6 +61,7 @@ pub struct SchemaPluginStatus {
 #[serde(rename_all = "camelCase")]
 pub struct LoadedPlugin {
     /// Reference that the component was pulled from.
+    #[schemars(length(max = MAX_TEXT_BYTES))]
     pub reference: String,
     /// SHA-256 of the component. It identifies the version.
     pub component_digest: String,
@@ -54,19 +70,22 @@ pub struct LoadedPlugin {
     pub manifest_digest: Option<String>,
     /// Name of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_IDENTIFIER_BYTES))]
     pub name: Option<String>,
     /// Version of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_IDENTIFIER_BYTES))]
     pub version: Option<String>,
     /// Vendor of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_VENDOR_BYTES))]
     pub vendor: Option<String>,
     /// WIT world of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<World>,
     /// Schemas that the plugin supports, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 63)))]
+    #[schemars(length(max = MAX_SCHEMAS), inner(length(max = MAX_SCHEMA_ID_BYTES)))]
     pub schemas: Vec<String>,
     /// Fingerprints of the keys with a valid signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,11 +117,13 @@ pub struct ShadowSummary {
 #[serde(rename_all = "camelCase")]
 pub struct Proposal {
     /// Image whose label proposed the plugin.
+    #[schemars(length(max = MAX_TEXT_BYTES))]
     pub proposed_by: String,
     /// The plugin, if it is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<LoadedPlugin>,
     /// Why the plugin is not loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_TEXT_BYTES))]
     pub problem: Option<String>,
 }

@@ -122,6 +122,9 @@ pub(crate) struct SignatureOptions {
     /// Number of keys that must have signed the plugin
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     threshold: usize,
+    /// Reject signatures that name no repository
+    #[arg(long)]
+    require_repository: bool,
 }
 
 impl SignatureOptions {
@@ -130,6 +133,7 @@ impl SignatureOptions {
         Self {
             keys: Vec::new(),
             threshold: 1,
+            require_repository: false,
         }
     }
 
@@ -151,6 +155,7 @@ impl SignatureOptions {
             level,
             keys,
             threshold: self.threshold,
+            require_repository: self.require_repository,
         };
         Ok(Policy {
             rules: vec![Rule::new(plugin.name(), verification)],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use llsd_api::schema_plugin::{
-    NamespacedName, PluginLimits, SchemaPluginSpec, Verify, VerifyLevel, World,
+    NamespacedName, PluginLimits, SchemaPluginSpec, VerificationLoss, Verify, VerifyLevel, World,
 };
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_plugin::Limits;
@@ -24,6 +24,8 @@ pub(crate) struct CheckedSpec {
     pub(crate) ca_bundle: Option<NamespacedName>,
     /// The registry to fetch from instead.
     pub(crate) mirror: Option<Mirror>,
+    /// What happens to a version in use that is no longer sufficiently signed.
+    pub(crate) on_verification_loss: VerificationLoss,
 }
 
 /// The worlds and limits that are allowed for a plugin.
@@ -97,6 +99,11 @@ impl CheckedSpec {
             pull_secret: spec.pull_secret_ref.clone(),
             ca_bundle: spec.ca_bundle_ref.clone(),
             mirror,
+            on_verification_loss: spec
+                .verify
+                .as_ref()
+                .and_then(|verify| verify.on_verification_loss)
+                .unwrap_or_default(),
         })
     }
 }
@@ -127,6 +134,8 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
         level,
         keys,
         threshold,
+        require_repository,
+        on_verification_loss: _,
     }) = verify
     else {
         return Ok(Verification::skip());
@@ -147,6 +156,7 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
         },
         keys: trusted,
         threshold: threshold.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
+        require_repository: *require_repository == Some(true),
     })
 }
 

@@ -158,3 +158,38 @@ fn debug_output_contains_no_value() {
     assert!(!text.contains(CANARY), "{text}");
     assert!(text.contains("Basic(…)"));
 }
+
+#[test]
+fn a_credential_that_is_too_long_is_refused_and_the_number_of_candidates_is_limited() {
+    let config = |password: &str| {
+        let auths = json_auths(&[("quay.io".to_owned(), password.to_owned())]);
+        Keyring::empty().add_docker_config("docker", auths.as_bytes())
+    };
+    assert!(config(&"x".repeat(MAX_CREDENTIAL_BYTES - 1)).is_ok());
+    let error = config(&"x".repeat(MAX_CREDENTIAL_BYTES)).unwrap_err();
+    assert!(error.to_string().contains("16 KiB"), "{error}");
+    assert!(error.to_string().len() < 500);
+
+    let mut keyring = Keyring::empty();
+    for number in 0..100 {
+        let auths = json_auths(&[("quay.io".to_owned(), number.to_string())]);
+        keyring
+            .add_docker_config("docker", auths.as_bytes())
+            .unwrap();
+    }
+    let found = keyring.lookup(&"quay.io/acme/x".parse().unwrap()).unwrap();
+    assert_eq!(found.len(), MAX_CANDIDATES);
+}
+
+fn json_auths(entries: &[(String, String)]) -> String {
+    let auths: serde_json::Map<String, serde_json::Value> = entries
+        .iter()
+        .map(|(host, password)| {
+            (
+                host.clone(),
+                serde_json::json!({ "username": "u", "password": password }),
+            )
+        })
+        .collect();
+    serde_json::json!({ "auths": auths }).to_string()
+}

@@ -2,13 +2,16 @@
 
 use std::io::{self, BufRead, Read};
 
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::{Error, at_end, damaged};
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// The largest window of a zstd frame, which the decoder holds in memory. RFC 8878 recommends to support
+/// 8 MiB, and every tool stays below it by default.
+const MAX_WINDOW_BYTES: u64 = 8 << 20;
 
 /// The uncompressed tar stream of a layer.
 pub(super) fn decompress<'a>(mut reader: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, Error> {
@@ -76,19 +79,74 @@ impl<R: BufRead> Frames<R> {
 
     /// Starts the next frame, or skips a skippable frame.
     fn start_frame(&mut self) -> io::Result<()> {
-        match self.decoder.reset(&mut self.reader) {
-            Ok(()) => self.in_frame = true,
-            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                length,
-                ..
-            })) => {
-                let mut metadata = (&mut self.reader).take(length.into());
-                if io::copy(&mut metadata, &mut io::sink())? < u64::from(length) {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
+        let mut magic = [0; 4];
+        self.reader.read_exact(&mut magic)?;
+        if is_skippable(&magic) {
+            let mut length = [0; 4];
+            self.reader.read_exact(&mut length)?;
+            let length = u32::from_le_bytes(length);
+            let mut metadata = (&mut self.reader).take(length.into());
+            if io::copy(&mut metadata, &mut io::sink())? < u64::from(length) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            Err(error) => return Err(io::Error::other(error)),
+            return Ok(());
         }
+        let header = FrameHeader::read(magic, &mut self.reader)?;
+        if header.window_bytes > MAX_WINDOW_BYTES {
+            return Err(io::Error::other(format!(
+                "a zstd frame needs a window of {} bytes, more than the limit of {MAX_WINDOW_BYTES}; \
+                 compress the layer with a smaller window, or with gzip",
+                header.window_bytes
+            )));
+        }
+        self.decoder
+            .reset(header.bytes.as_slice())
+            .map_err(io::Error::other)?;
+        self.in_frame = true;
         Ok(())
     }
+}
+
+/// The header of a zstd frame (RFC 8878, section 3.1.1.1). It is read here and not by the library, which
+/// allocates whatever window the header asks for.
+struct FrameHeader {
+    bytes: Vec<u8>,
+    window_bytes: u64,
+}
+
+impl FrameHeader {
+    fn read(magic: [u8; 4], reader: &mut impl Read) -> io::Result<Self> {
+        let mut descriptor = [0; 1];
+        reader.read_exact(&mut descriptor)?;
+        let [descriptor] = descriptor;
+        let is_single_segment = descriptor & 0b10_0000 != 0;
+        let dictionary_length = [0, 1, 2, 4][usize::from(descriptor & 0b11)];
+        let size_length = match (descriptor >> 6, is_single_segment) {
+            (0, false) => 0,
+            (0, true) => 1,
+            (flag, _) => 1 << flag,
+        };
+        let window_length = usize::from(!is_single_segment);
+        let mut rest = vec![0; window_length + dictionary_length + size_length];
+        reader.read_exact(&mut rest)?;
+        let window_bytes = match rest.first() {
+            Some(window) if !is_single_segment => {
+                let base = 1u64 << (10 + (window >> 3));
+                base + base / 8 * u64::from(window & 0b111)
+            }
+            // The window of a single segment is the whole content.
+            _ => content_size(&rest[window_length + dictionary_length..]),
+        };
+        Ok(Self {
+            bytes: [&magic[..], &[descriptor], &rest].concat(),
+            window_bytes,
+        })
+    }
+}
+
+fn content_size(field: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..field.len()].copy_from_slice(field);
+    let offset = if field.len() == 2 { 256 } else { 0 };
+    u64::from_le_bytes(bytes).saturating_add(offset)
 }

@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use bytes::{Buf as _, Bytes};
 use tokio::sync::mpsc;
 
-use super::{Error as LayerError, FileQuery, Found, ScanLimits, scan};
+use super::{Error as LayerError, FileQuery, Found, ScanLimits, ScanPermit, scan};
 use crate::error::Error;
 use crate::session::BlobReader;
 
 /// Chunks that are buffered between the network and the reader. A chunk is one read from the network.
-const BUFFERED_CHUNKS: usize = 16;
+const BUFFERED_CHUNKS: usize = 4;
 
 /// Searches a blob while it arrives. The result is returned only after the digest of the whole blob was
 /// verified, so that a wrong digest takes precedence over any error in the wrong content.
@@ -18,6 +18,7 @@ pub(crate) async fn scan_blob(
     mut blob: BlobReader<'_>,
     query: &FileQuery,
     limits: ScanLimits,
+    permit: Option<ScanPermit>,
 ) -> Result<Result<Found, LayerError>, Error> {
     let (sender, receiver) = mpsc::channel(BUFFERED_CHUNKS);
     let query = query.clone();
@@ -25,7 +26,11 @@ pub(crate) async fn scan_blob(
         receiver,
         current: Bytes::new(),
     };
-    let scanning = tokio::task::spawn_blocking(move || scan(reader, &query, limits));
+    let scanning = tokio::task::spawn_blocking(move || {
+        // Released when the search ends, also if nobody waits for it any more.
+        let _permit = permit;
+        scan(reader, &query, limits)
+    });
     let mut sender = Some(sender);
     while let Some(chunk) = blob.next().await? {
         if let Some(open) = &sender

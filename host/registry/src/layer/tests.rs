@@ -9,13 +9,13 @@ const LIMITS: ScanLimits = ScanLimits {
 const YAML: &[u8] = b"version: 2\n";
 
 /// One entry: path, kind, content or link target.
-type Entry<'a> = (&'a str, tar::EntryType, &'a [u8]);
+pub(super) type Entry<'a> = (&'a str, tar::EntryType, &'a [u8]);
 const FILE: tar::EntryType = tar::EntryType::Regular;
 const HARD: tar::EntryType = tar::EntryType::Link;
 const SOFT: tar::EntryType = tar::EntryType::Symlink;
 
 /// Writes names unchanged, including `..` and leading slashes, which the builder refuses.
-fn layer(entries: &[Entry<'_>]) -> Vec<u8> {
+pub(super) fn layer(entries: &[Entry<'_>]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, kind, content) in entries {
         let mut header = tar::Header::new_gnu();
@@ -34,13 +34,13 @@ fn layer(entries: &[Entry<'_>]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-fn zstd(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
@@ -251,4 +251,52 @@ fn a_file_is_found_by_its_content() {
             server_package: None,
         }
     );
+}
+
+#[test]
+fn a_zstd_frame_with_a_large_window_is_refused_before_it_is_allocated() {
+    // A frame with a window of 64 MiB (exponent 16), and one of a single segment of 64 MiB.
+    let windowed = [0x28, 0xb5, 0x2f, 0xfd, 0, 16 << 3];
+    let single = [0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000, 0, 0, 0, 4];
+    for header in [&windowed[..], &single] {
+        let error = find(&[header, &[0; 64]].concat(), "run.yaml").unwrap_err();
+        assert!(error.to_string().contains("window of 67108864"), "{error}");
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_unpacked_is_damage() {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(0);
+    let path = "d/".repeat(3000);
+    builder.append_data(&mut header, &path, &b""[..]).unwrap();
+    let error = find(&builder.into_inner().unwrap(), "run.yaml").unwrap_err();
+    assert!(
+        error.to_string().contains("more than 4096 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn endless_pax_headers_stop_at_their_budget() {
+    let mut builder = tar::Builder::new(Vec::new());
+    let record = "x".repeat(200 << 10);
+    for _ in 0..400 {
+        let pax = [("comment", record.as_bytes())];
+        builder.append_pax_extensions(pax).unwrap();
+        let mut header = tar::Header::new_gnu();
+        header.set_path("a").unwrap();
+        header.set_size(0);
+        header.set_cksum();
+        builder.append(&header, &b""[..]).unwrap();
+    }
+    let bytes = gzip(&builder.into_inner().unwrap());
+    let limits = ScanLimits {
+        unpacked_bytes: 1 << 30,
+        ..LIMITS
+    };
+    let query = FileQuery::Path(LayerPath::parse("run.yaml").unwrap());
+    let error = scan(&bytes[..], &query, limits).unwrap_err();
+    assert!(error.to_string().contains("pax headers"), "{error}");
 }

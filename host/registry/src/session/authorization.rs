@@ -21,6 +21,11 @@ const MIN_TOKEN_SECS: u64 = 60;
 /// A token is replaced this long before it expires, so that it does not expire during a request.
 const TOKEN_MARGIN: Duration = Duration::from_secs(5);
 
+/// The longest token. Real ones have a few KB.
+const MAX_TOKEN_BYTES: usize = 16 << 10;
+/// The most headers that a session holds, one for each repository.
+const MAX_HEADERS: usize = 256;
+
 /// An authorization header and when it expires.
 #[derive(Clone)]
 pub(super) struct CachedHeader {
@@ -90,6 +95,10 @@ impl Session {
                     .to_owned(),
         })?;
         header.set_sensitive(true);
+        if headers.len() >= MAX_HEADERS {
+            // The tokens are requested again when they are needed.
+            headers.clear();
+        }
         headers.insert(
             scope.to_owned(),
             CachedHeader {
@@ -157,6 +166,9 @@ impl Session {
             .map_err(|_| bad("the token response is not valid JSON"))?;
         if token.value().is_empty() {
             return Err(bad("the token response contains no token"));
+        }
+        if token.value().len() > MAX_TOKEN_BYTES {
+            return Err(bad("the token has more than 16 KiB"));
         }
         Ok(token)
     }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::SIGN_PREDICATE;
+use super::{SIGN_PREDICATE, Subject, shortened};
 use crate::digest::Digest;
 
 pub(super) const IN_TOTO: &str = "application/vnd.in-toto+json";
@@ -15,8 +15,8 @@ pub(super) struct SignedBundle {
     pub(super) message: Vec<u8>,
     /// The signature over `message`.
     pub(super) signature: Vec<u8>,
-    /// The digest of the manifest that the bundle refers to.
-    pub(super) subject: Option<Digest>,
+    /// The manifest and the repository that the bundle refers to.
+    pub(super) subject: Subject,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +69,8 @@ pub(super) fn parse(
             } = envelope;
             if payload_type != IN_TOTO {
                 return Err(format!(
-                    "signs {payload_type:?} instead of an in-toto statement"
+                    "signs {:?} instead of an in-toto statement",
+                    shortened(&payload_type)
                 ));
             }
             let [EnvelopeSignature { sig }] = signatures.as_slice() else {
@@ -91,45 +92,65 @@ pub(super) fn parse(
         } => Ok(SignedBundle {
             message: manifest_bytes.to_vec(),
             signature: decode(&signature)?,
-            subject: Some(digest.clone()),
+            subject: Subject {
+                digest: Some(digest.clone()),
+                repository: None,
+            },
         }),
         _ => Err("contains neither a statement nor a signature".to_owned()),
     }
 }
 
-/// The digest that a statement refers to: `digest` if it is one of the subjects, otherwise the first.
-fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Option<Digest>, String> {
+/// The subject that a statement refers to: the one with `digest` if there is one, otherwise the first.
+fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Subject, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Statement {
         predicate_type: String,
-        subject: Vec<Subject>,
+        subject: Vec<StatementSubject>,
     }
     #[derive(Deserialize)]
-    struct Subject {
+    struct StatementSubject {
+        #[serde(default)]
+        name: String,
         digest: SubjectDigest,
+        #[serde(default)]
+        annotations: SubjectAnnotations,
     }
     #[derive(Deserialize)]
     struct SubjectDigest {
         sha256: Option<String>,
+    }
+    /// `cosign sign` writes no name, but the annotations of `-a`.
+    #[derive(Default, Deserialize)]
+    struct SubjectAnnotations {
+        #[serde(rename = "docker-reference")]
+        repository: Option<String>,
     }
     let statement: Statement =
         serde_json::from_slice(payload).map_err(|_| "contains no in-toto statement".to_owned())?;
     if statement.predicate_type != SIGN_PREDICATE {
         return Err(format!(
             "has predicate type {:?}, which is not a signature",
-            statement.predicate_type
+            shortened(&statement.predicate_type)
         ));
     }
-    let named = statement
-        .subject
-        .into_iter()
-        .filter_map(|subject| subject.digest.sha256);
-    let digests: Vec<Digest> = named
-        .filter_map(|hex| format!("sha256:{hex}").parse().ok())
-        .collect();
-    let own = digests.iter().find(|other| *other == digest).cloned();
-    Ok(own.or(digests.into_iter().next()))
+    let subjects = statement.subject.into_iter().map(|subject| {
+        let hex = subject.digest.sha256.unwrap_or_default();
+        let named = Some(subject.name).filter(|name| !name.is_empty());
+        Subject {
+            digest: format!("sha256:{hex}").parse().ok(),
+            repository: subject.annotations.repository.or(named),
+        }
+    });
+    let mut subjects: Vec<Subject> = subjects.filter(|one| one.digest.is_some()).collect();
+    let own = subjects
+        .iter()
+        .position(|one| one.digest.as_ref() == Some(digest));
+    Ok(match subjects.is_empty() {
+        true => Subject::default(),
+        false => subjects.swap_remove(own.unwrap_or(0)),
+    })
 }
 
 /// The pre-authentication encoding of DSSE, which is the signed message.

@@ -5,14 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::bundle::{self, SignedBundle};
-use super::{Error, SIGN_PREDICATE, Signature};
+use super::{Collected, SIGN_PREDICATE, Signature, SignedArtifact, Subject};
 use crate::digest::Digest;
 use crate::error::Error as RegistryError;
-use crate::manifest::{Descriptor, Document, Manifest};
+use crate::manifest::{Descriptor, Document, Manifest, SIGNATURE_ANNOTATION};
 use crate::session::Session;
 
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 pub(super) const SIMPLE_TYPE: &str = "cosign container image signature";
 /// The size limit of a signature. Real ones have about a kilobyte, with certificates a few.
@@ -26,18 +25,19 @@ pub(super) async fn from_tag(
     session: &Session,
     repository: &str,
     digest: &Digest,
-    rejected: &mut Vec<String>,
-) -> Result<Vec<Signature>, Error> {
+    all: &mut Collected,
+) {
     let tag = format!("sha256-{}.sig", digest.hex());
     let bytes = match session.get_manifest(repository, &tag).await {
-        Err(RegistryError::NotFound { .. }) => return Ok(Vec::new()),
-        other => other?.bytes,
+        Ok(stored) => stored.bytes,
+        Err(RegistryError::NotFound { .. }) => return,
+        Err(error) => return all.failed.push(error),
     };
     let Ok(Document::Manifest(manifest)) = Document::parse(&bytes) else {
-        rejected.push(format!("tag {tag} contains no signatures"));
-        return Ok(Vec::new());
+        all.rejected
+            .push(format!("tag {tag} contains no signatures"));
+        return;
     };
-    let mut found = Vec::new();
     let layers = manifest
         .layers
         .iter()
@@ -46,66 +46,104 @@ pub(super) async fn from_tag(
         let location = format!("signature {} of tag {tag}", short(&layer.digest));
         let encoded = layer.annotations.get(SIGNATURE_ANNOTATION);
         let Some(signature) = encoded.and_then(|text| STANDARD.decode(text).ok()) else {
-            rejected.push(format!("{location} has no valid base64 signature"));
+            all.rejected
+                .push(format!("{location} has no valid base64 signature"));
             continue;
         };
-        let message = session
+        match session
             .get_blob(repository, layer, MAX_SIGNATURE_BYTES)
-            .await?;
-        let subject = simple_subject(&message);
-        found.push(Signature {
-            location,
-            message,
-            bytes: signature,
-            subject,
-        });
+            .await
+        {
+            Ok(message) => all.signatures.push(Signature {
+                location,
+                subject: simple_subject(&message),
+                message,
+                bytes: signature,
+            }),
+            Err(error) => unreadable(all, &location, error),
+        }
     }
-    Ok(found)
 }
 
-/// Signatures in the bundles that refer to the manifest.
+/// Signatures in the bundles that refer to the manifest. The fallback tag is read if the referrers API
+/// fails or knows none: the registry may have got its API after the bundles were attached.
 pub(super) async fn from_referrers(
     session: &Session,
     repository: &str,
-    digest: &Digest,
-    manifest_bytes: &[u8],
-    rejected: &mut Vec<String>,
-) -> Result<Vec<Signature>, Error> {
-    let mut found = Vec::new();
-    let all = session.referrers(repository, digest).await?;
+    artifact: &SignedArtifact<'_>,
+    all: &mut Collected,
+) {
+    let mut referrers = match session.referrers(repository, artifact.digest).await {
+        Ok(found) => found,
+        // Without the API most registries return 404, some another error.
+        Err(RegistryError::NotFound { .. } | RegistryError::Refused { .. }) => Vec::new(),
+        Err(error) => {
+            unreadable(all, "the list of referrers", error);
+            Vec::new()
+        }
+    };
+    if referrers.is_empty() {
+        match session
+            .referrers_from_tag(repository, artifact.digest)
+            .await
+        {
+            Ok(found) => referrers = found,
+            Err(error) => all.failed.push(error),
+        }
+    }
     let is_bundle = |d: &&Descriptor| {
         d.artifact_type
             .as_deref()
             .is_none_or(|t| t.starts_with(BUNDLE))
     };
-    for referrer in all.iter().filter(is_bundle).take(MAX_SIGNATURES) {
+    for referrer in referrers.iter().filter(is_bundle).take(MAX_SIGNATURES) {
         let location = format!("bundle {}", short(&referrer.digest));
-        let stored = session
-            .get_manifest(repository, &referrer.digest.to_string())
-            .await?;
-        let Some(layer) = bundle_layer(&stored.bytes) else {
-            continue;
-        };
-        let bytes = session
-            .get_blob(repository, &layer, MAX_SIGNATURE_BYTES)
-            .await?;
-        match bundle::parse(&bytes, digest, manifest_bytes) {
-            Ok(SignedBundle {
-                message,
-                signature,
-                subject,
-            }) => {
-                found.push(Signature {
+        match read_bundle(session, repository, referrer).await {
+            Ok(None) => {}
+            Ok(Some(bytes)) => match bundle::parse(&bytes, artifact.digest, artifact.manifest) {
+                Ok(SignedBundle {
+                    message,
+                    signature,
+                    subject,
+                }) => all.signatures.push(Signature {
                     location,
                     message,
                     bytes: signature,
                     subject,
-                });
-            }
-            Err(problem) => rejected.push(format!("{location} {problem}")),
+                }),
+                Err(problem) => all.rejected.push(format!("{location} {problem}")),
+            },
+            Err(error) => unreadable(all, &location, error),
         }
     }
-    Ok(found)
+}
+
+/// The bundle of a referrer; `None` if it has none.
+async fn read_bundle(
+    session: &Session,
+    repository: &str,
+    referrer: &Descriptor,
+) -> Result<Option<Vec<u8>>, RegistryError> {
+    let stored = session
+        .get_manifest(repository, &referrer.digest.to_string())
+        .await?;
+    match bundle_layer(&stored.bytes) {
+        Some(layer) => session
+            .get_blob(repository, &layer, MAX_SIGNATURE_BYTES)
+            .await
+            .map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Records a signature that could not be read. Everyone who may push can attach one that dangles, so only
+/// a transient error may be the reason for the whole verification.
+fn unreadable(all: &mut Collected, location: &str, error: RegistryError) {
+    all.rejected
+        .push(format!("{location} cannot be read ({})", error.reason()));
+    if error.is_transient() {
+        all.failed.push(error);
+    }
 }
 
 fn bundle_layer(manifest: &[u8]) -> Option<Descriptor> {
@@ -118,27 +156,41 @@ fn bundle_layer(manifest: &[u8]) -> Option<Descriptor> {
         .find(|layer| layer.media_type.starts_with(BUNDLE))
 }
 
-/// The digest of the manifest that a simple signing message refers to.
-pub(super) fn simple_subject(message: &[u8]) -> Option<Digest> {
+/// The manifest and the repository that a simple signing message refers to.
+pub(super) fn simple_subject(message: &[u8]) -> Subject {
     #[derive(Deserialize)]
     struct Message {
         critical: Critical,
     }
     #[derive(Deserialize)]
     struct Critical {
+        #[serde(default)]
+        identity: Identity,
         image: Image,
         #[serde(rename = "type")]
         kind: String,
+    }
+    #[derive(Default, Deserialize)]
+    struct Identity {
+        #[serde(default, rename = "docker-reference")]
+        repository: String,
     }
     #[derive(Deserialize)]
     struct Image {
         #[serde(rename = "docker-manifest-digest")]
         digest: Digest,
     }
-    let Message { critical } = serde_json::from_slice(message).ok()?;
+    let Ok(Message { critical }) = serde_json::from_slice(message) else {
+        return Subject::default();
+    };
     // Newer releases of cosign write the predicate type of bundles here.
-    let is_signature = critical.kind == SIMPLE_TYPE || critical.kind == SIGN_PREDICATE;
-    is_signature.then_some(critical.image.digest)
+    if critical.kind != SIMPLE_TYPE && critical.kind != SIGN_PREDICATE {
+        return Subject::default();
+    }
+    Subject {
+        digest: Some(critical.image.digest),
+        repository: Some(critical.identity.repository).filter(|name| !name.is_empty()),
+    }
 }
 
 fn short(digest: &Digest) -> &str {

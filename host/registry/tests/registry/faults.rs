@@ -272,6 +272,57 @@ async fn a_redirect_to_another_origin_is_followed_without_the_credential() {
     assert!(!head.to_lowercase().contains("authorization"), "{head}");
 }
 
+#[tokio::test]
+async fn a_redirect_target_that_asks_for_a_login_gets_no_credential() {
+    let server = RegistryServer::start(Options {
+        basic_auth: true,
+        ..Options::default()
+    });
+    let layer = Layer::with(&[("run.yaml", YAML.as_bytes())], Compression::Gzip);
+    let mut image = Image::labelled([
+        (labels::LAYER, layer.digest().to_string()),
+        (labels::PATH, "run.yaml".to_owned()),
+    ]);
+    let blob = format!("/blobs/{}", layer.digest());
+    image.layers.push(layer);
+    push(&server, &image, "faulty/image:1");
+    let proxy = Proxy::before(&server.address).await;
+    let stranger = Proxy::before(&server.address).await;
+    let location = format!("http://{}/storage{blob}", stranger.address);
+    let redirect = response("307 Temporary Redirect", &[("Location", &location)], b"");
+    proxy.fault("GET", &blob, 9, redirect);
+    let realm = format!("http://{}/token", stranger.address);
+    for challenge in [
+        format!("Bearer realm=\"{realm}\",service=\"x\""),
+        "Basic realm=\"x\"".to_owned(),
+    ] {
+        let headers = [("WWW-Authenticate", challenge.as_str())];
+        let asks = response("401 Unauthorized", &headers, b"");
+        stranger.fault("GET", &blob, 1, asks);
+        let token = response("200 OK", &[], br#"{"token": "theirs"}"#);
+        stranger.fault("GET", "/token", 9, token);
+        let mut settings = settings_for(&proxy.address);
+        settings.plain_http.push(stranger.address.clone());
+        let reference: Reference = format!("{}/faulty/image:1", proxy.address).parse().unwrap();
+        let keyring = crate::support::keyring(&proxy.address, USER, PASSWORD);
+        let registry = Registry::new(settings).unwrap();
+        let error = registry
+            .base_config(&reference, &keyring)
+            .await
+            .unwrap_err();
+        assert!(
+            chain(&error).contains("credentials are sent to the registry only"),
+            "{}",
+            chain(&error)
+        );
+    }
+    for head in stranger.heads() {
+        let head = head.to_lowercase();
+        assert!(!head.contains("authorization"), "{head}");
+        assert!(!head.contains("/token"), "{head}");
+    }
+}
+
 /// A network with fixed addresses for names. All connections go to loopback.
 struct FakeNetwork;
 

@@ -309,22 +309,34 @@ impl Signer {
     }
 
     fn sign(&self, server: &RegistryServer, reference: &Reference, bundle: bool) {
+        self.sign_with(server, reference, bundle, &[]);
+    }
+
+    fn sign_with(
+        &self,
+        server: &RegistryServer,
+        reference: &Reference,
+        bundle: bool,
+        more: &[&str],
+    ) {
         let key = self.path("cosign.key").display().to_string();
-        let form = format!("--new-bundle-format={bundle}");
-        server.cosign(
-            self.folder.path(),
-            &[
-                "sign",
-                "--key",
-                &key,
-                "--tlog-upload=false",
-                "--use-signing-config=false",
-                "--allow-http-registry",
-                "-y",
-                &form,
-                &reference.to_string(),
-            ],
+        let (form, reference) = (
+            format!("--new-bundle-format={bundle}"),
+            reference.to_string(),
         );
+        let mut arguments = vec![
+            "sign",
+            "--key",
+            &key,
+            "--tlog-upload=false",
+            "--use-signing-config=false",
+            "--allow-http-registry",
+            "-y",
+            &form,
+        ];
+        arguments.extend(more);
+        arguments.push(&reference);
+        server.cosign(self.folder.path(), &arguments);
     }
 }
 
@@ -431,6 +443,152 @@ async fn the_signature_of_another_artifact_does_not_count() {
         panic!()
     };
     assert!(why.contains(" signs sha256:"), "{why}");
+}
+
+#[tokio::test]
+async fn the_signature_of_the_same_artifact_in_another_repository_does_not_count() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let alice = Signer::new(&server);
+    let signed = pushed(&server, &registry, "acme/one:1").await;
+    alice.sign(&server, &signed, false);
+    let (from, to) = (server.reference("acme/one"), server.reference("acme/two"));
+    let hex = signed.digest().unwrap().hex();
+    // What everyone who controls a registry can do: serve the artifact under another name.
+    for tag in ["1".to_owned(), format!("sha256-{hex}.sig")] {
+        let [from, to] = [&from, &to].map(|one| format!("{}:{tag}", one.name()));
+        server.crane(&["copy", &from, &to]);
+    }
+    let policy = allowing(&server, Verification::enforce(vec![alice.key()]));
+    let pull = async |rest: &str| {
+        let reference = server.reference(rest);
+        registry
+            .pull_plugin(&reference, &Keyring::empty(), &policy)
+            .await
+    };
+    assert!(pull("acme/one:1").await.is_ok());
+    let error = pull("acme/two:1").await.unwrap_err();
+    assert_eq!(error.reason(), "SignatureInvalid");
+    let expected = format!("is for repository {:?}", from.name());
+    assert!(chain(&error).contains(&expected), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn a_bundle_that_names_the_repository_satisfies_a_rule_that_requires_it() {
+    let server = RegistryServer::plain();
+    let registry = Registry::new(server.settings()).unwrap();
+    let alice = Signer::new(&server);
+    let verification = Verification {
+        require_repository: true,
+        ..Verification::enforce(vec![alice.key()])
+    };
+    let policy = allowing(&server, verification);
+    let reference = pushed(&server, &registry, "acme/one:1").await;
+    alice.sign(&server, &reference, true);
+    let pull = async || {
+        registry
+            .pull_plugin(&reference, &Keyring::empty(), &policy)
+            .await
+    };
+    let error = pull().await.unwrap_err();
+    assert!(
+        chain(&error).contains("names no repository"),
+        "{}",
+        chain(&error)
+    );
+    let named = format!("docker-reference={}", reference.name());
+    alice.sign_with(&server, &reference, true, &["-a", &named]);
+    pull().await.unwrap();
+}
+
+// On several threads, because cosign blocks one of them while it uses the proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_valid_sig_tag_is_enough_if_the_referrers_cannot_be_read() {
+    let server = RegistryServer::plain();
+    let direct = Registry::new(server.settings()).unwrap();
+    let alice = Signer::new(&server);
+    let proxy = Proxy::before(&server.address).await;
+    let pinned = pushed(&server, &direct, "acme/adapter:1").await;
+    // Signed through the proxy, which is the name that is requested below.
+    let digest = pinned.digest().unwrap().clone();
+    let reference: Reference = format!("{}/acme/adapter@{digest}", proxy.address)
+        .parse()
+        .unwrap();
+    alice.sign(&server, &reference, false);
+    let policy = Policy {
+        rules: vec![Rule::new(
+            proxy.address.clone(),
+            Verification::enforce(vec![alice.key()]),
+        )],
+    };
+    let dangling = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 7,
+            "digest": Digest::of(b"deleted"),
+            "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}]});
+    for answer in [
+        response("200 OK", &[], dangling.to_string().as_bytes()),
+        response("401 Unauthorized", &[], b""),
+        response("403 Forbidden", &[], b""),
+        response("500 Internal Server Error", &[], b""),
+    ] {
+        proxy.fault("GET", "/referrers/", 3, answer);
+        let registry = Registry::new(settings_for(&proxy.address)).unwrap();
+        let pulled = registry
+            .pull_plugin(&reference, &Keyring::empty(), &policy)
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        assert!(matches!(
+            pulled.signature_status,
+            SignatureStatus::Signed(_)
+        ));
+        proxy.clear_faults();
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_on_the_second_page_of_the_referrers_is_found() {
+    let server = RegistryServer::plain();
+    let direct = Registry::new(server.settings()).unwrap();
+    let alice = Signer::new(&server);
+    let pinned = pushed(&server, &direct, "acme/adapter:1").await;
+    alice.sign(&server, &pinned, true);
+    let digest = pinned.digest().unwrap().clone();
+    let fallback = server.reference(&format!("acme/adapter:sha256-{}", digest.hex()));
+    let second_page = server.crane(&["manifest", &fallback.to_string()]);
+    let proxy = Proxy::before(&server.address).await;
+    let empty = json!({"schemaVersion": 2, "manifests": []}).to_string();
+    let next = format!("</v2/acme/adapter/referrers/{digest}?last=1>; rel=\"next\"");
+    proxy.fault("GET", "?last=1", 1, response("200 OK", &[], &second_page));
+    proxy.fault(
+        "GET",
+        "/referrers/",
+        1,
+        response("200 OK", &[("Link", &next)], empty.as_bytes()),
+    );
+    // Without the page, nothing else has the signature.
+    proxy.fault(
+        "GET",
+        &format!("/manifests/sha256-{}", digest.hex()),
+        9,
+        response("404 Not Found", &[], b""),
+    );
+    let reference: Reference = format!("{}/acme/adapter@{digest}", proxy.address)
+        .parse()
+        .unwrap();
+    let rule = Rule::new(
+        proxy.address.clone(),
+        Verification::enforce(vec![alice.key()]),
+    );
+    let registry = Registry::new(settings_for(&proxy.address)).unwrap();
+    let policy = Policy { rules: vec![rule] };
+    let pulled = registry
+        .pull_plugin(&reference, &Keyring::empty(), &policy)
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    assert!(matches!(
+        pulled.signature_status,
+        SignatureStatus::Signed(_)
+    ));
 }
 
 #[tokio::test]

@@ -69,6 +69,11 @@ impl Proxy {
         });
     }
 
+    /// Stops injecting faults.
+    pub(crate) fn clear_faults(&self) {
+        self.rules.lock().unwrap().clear();
+    }
+
     /// Method and path of every request so far.
     pub(crate) fn seen(&self) -> Vec<String> {
         let first = |head: String| head.split(" HTTP/").next().unwrap_or_default().to_owned();
