@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use wasmtime::{
     Config, Enabled, Engine, OperatorCost, OptLevel, PoolingAllocationConfig, Strategy,
 };
@@ -23,7 +24,10 @@ const BACKTRACE_FRAMES: usize = 16;
 
 /// Maximum number of guests that run at the same time, which bounds their total memory. Guests only
 /// compute, each for a fraction of a millisecond.
-const GUESTS: usize = 4;
+pub(crate) const GUESTS: usize = 4;
+
+/// Of these, how many do not run while a component is compiled, because the compiler needs their memory.
+pub(crate) const GUESTS_OF_COMPILER: usize = 2;
 
 /// Memory of a pool slot that stays resident, zeroed, for the next guest. More than a typical call
 /// touches.
@@ -33,6 +37,14 @@ const RESIDENT_MEMORY: usize = 1 << 20;
 pub(crate) struct Sandbox {
     pub(crate) engine: Engine,
     guests: Semaphore,
+    /// One compiler at a time takes permits of `guests`, so that two do not wait for each other.
+    compiler: Mutex<()>,
+}
+
+/// The permits of guests that do not run while a component is compiled.
+pub(crate) struct Reserved<'s> {
+    _guests: [Permit<'s>; GUESTS_OF_COMPILER],
+    _compiler: MutexGuard<'s, ()>,
 }
 
 impl Sandbox {
@@ -52,7 +64,18 @@ impl Sandbox {
         Ok(Self {
             engine,
             guests: Semaphore::new(GUESTS),
+            compiler: Mutex::default(),
         })
+    }
+
+    /// Waits until fewer guests run, and keeps it so, while a component is compiled.
+    pub(crate) fn reserve_for_compiler(&self) -> Reserved<'_> {
+        let compiler = self.compiler.lock();
+        let guests = [(); GUESTS_OF_COMPILER].map(|()| self.guests.acquire());
+        Reserved {
+            _guests: guests,
+            _compiler: compiler,
+        }
     }
 
     /// Waits until a guest may run.

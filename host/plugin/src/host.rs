@@ -7,10 +7,10 @@ use std::sync::Arc;
 use llsd_render::digest;
 use wasmtime::component;
 
-use crate::compile::{self, CompileError};
+use crate::compile::{self, ChildOutput, CompileError, Task};
 use crate::compile_cache::{CompileCache, Entry};
 use crate::engine::Sandbox;
-use crate::inspect::{self, Inspection};
+use crate::inspect::{self, Inspection, World};
 use crate::limits::Limits;
 use crate::load::{self, LoadError, error_chain};
 use crate::observer::Observer;
@@ -95,9 +95,20 @@ impl Host {
         })
     }
 
-    /// Inspects a component without compiling or running it.
+    /// Inspects a component from outside, without compiling or running it. Blocks while the child process
+    /// reads it.
     pub fn inspect(&self, bytes: &[u8]) -> Inspection {
-        inspect::inspect(bytes, &self.inner.limits)
+        let limits = &self.inner.limits;
+        let mut inspection = Inspection::of_format(bytes, limits);
+        if inspection.problems.is_empty() {
+            let output = self.run_child(Task::Inspect, bytes, limits);
+            inspection.add_result(
+                output
+                    .map_err(LoadError::from)
+                    .and_then(|one| one.structure),
+            );
+        }
+        inspection
     }
 
     /// Loads a plugin with the host's limits. Blocks while it compiles.
@@ -163,18 +174,12 @@ impl Host {
         limits: &Limits,
     ) -> Result<Component, LoadError> {
         let engine = &self.inner.shared.sandbox.engine;
-        let inspection = inspect::inspect(bytes, limits);
-        if let Some(problem) = inspection.problems.into_iter().next() {
-            return Err(problem);
-        }
-        let Some(world) = inspection.world else {
-            return Err(LoadError::WrongWorld {
-                found: inspection.exports,
-            });
-        };
-        let code = match origin {
-            Origin::BuiltIn => compile::in_process(engine, bytes)?,
-            Origin::External => compile::in_child(&self.compiler()?, bytes, limits)?,
+        let (world, code) = match origin {
+            Origin::BuiltIn => {
+                let world = inspect::inspect(bytes, limits).into_world()?;
+                (world, compile::in_process(engine, bytes)?)
+            }
+            Origin::External => self.compile_in_child(bytes, limits)?,
         };
         let component = self
             .deserialize(&code)
@@ -199,6 +204,32 @@ impl Host {
             digest,
             world,
         })
+    }
+
+    /// Inspects and compiles a component from outside in one child process.
+    fn compile_in_child(
+        &self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<(World, Vec<u8>), LoadError> {
+        let mut inspection = Inspection::of_format(bytes, limits);
+        if !inspection.problems.is_empty() {
+            return inspection.into_world().map(|world| (world, Vec::new()));
+        }
+        // Guests that run meanwhile share the memory of the pod with the child.
+        let _reserved = self.inner.shared.sandbox.reserve_for_compiler();
+        let ChildOutput { structure, code } = self.run_child(Task::Compile, bytes, limits)?;
+        inspection.add_result(structure);
+        Ok((inspection.into_world()?, code))
+    }
+
+    fn run_child(
+        &self,
+        task: Task,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<ChildOutput, CompileError> {
+        compile::in_child(&self.compiler()?, task, bytes, limits)
     }
 
     fn compiler(&self) -> Result<PathBuf, CompileError> {

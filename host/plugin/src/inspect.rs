@@ -90,41 +90,64 @@ pub struct Inspection {
     pub problems: Vec<LoadError>,
 }
 
-/// Inspects a file.
+/// Inspects a file in this process. For files from outside, [`Host::inspect`](crate::Host::inspect) does
+/// it in a child process with limits.
 pub fn inspect(bytes: &[u8], limits: &Limits) -> Inspection {
-    let mut inspection = Inspection {
-        form: form(bytes),
-        size: bytes.len(),
-        digest: digest::of(bytes),
-        world: None,
-        contract: None,
-        imports: Vec::new(),
-        type_imports: Vec::new(),
-        exports: Vec::new(),
-        problems: Vec::new(),
-    };
-    if bytes.len() > limits.component_bytes {
-        inspection.problems.push(LoadError::TooLarge {
-            size: bytes.len(),
-            limit: limits.component_bytes,
-        });
-        // Validating takes time in proportion to the size, so stop here.
-        return inspection;
-    }
-    match inspection.form {
-        Form::Component => {}
-        Form::CoreModule => inspection.problems.push(LoadError::CoreModule),
-        Form::Precompiled => inspection.problems.push(LoadError::Precompiled),
-        Form::Other => inspection.problems.push(LoadError::NotWasm),
-    }
-    if inspection.form != Form::Component {
-        return inspection;
-    }
-    match structure::read(bytes) {
-        Ok(structure) => inspection.add_structure(structure),
-        Err(error) => inspection.problems.push(error),
+    let mut inspection = Inspection::of_format(bytes, limits);
+    if inspection.problems.is_empty() {
+        inspection.add_result(structure::read(bytes));
     }
     inspection
+}
+
+impl Inspection {
+    /// What the size and the first bytes of a file tell. Takes constant time, except for the digest.
+    pub(crate) fn of_format(bytes: &[u8], limits: &Limits) -> Self {
+        let mut inspection = Self {
+            form: form(bytes),
+            size: bytes.len(),
+            digest: digest::of(bytes),
+            world: None,
+            contract: None,
+            imports: Vec::new(),
+            type_imports: Vec::new(),
+            exports: Vec::new(),
+            problems: Vec::new(),
+        };
+        if bytes.len() > limits.component_bytes {
+            inspection.problems.push(LoadError::TooLarge {
+                size: bytes.len(),
+                limit: limits.component_bytes,
+            });
+            return inspection;
+        }
+        match inspection.form {
+            Form::Component => {}
+            Form::CoreModule => inspection.problems.push(LoadError::CoreModule),
+            Form::Precompiled => inspection.problems.push(LoadError::Precompiled),
+            Form::Other => inspection.problems.push(LoadError::NotWasm),
+        }
+        inspection
+    }
+
+    /// Adds the structure of a component, or why it cannot be read.
+    pub(crate) fn add_result(&mut self, result: Result<Structure, LoadError>) {
+        match result {
+            Ok(structure) => self.add_structure(structure),
+            Err(error) => self.problems.push(error),
+        }
+    }
+
+    /// The world, or the first problem.
+    pub(crate) fn into_world(self) -> Result<World, LoadError> {
+        match (self.problems.into_iter().next(), self.world) {
+            (Some(problem), _) => Err(problem),
+            (None, Some(world)) => Ok(world),
+            (None, None) => Err(LoadError::WrongWorld {
+                found: self.exports,
+            }),
+        }
+    }
 }
 
 impl Inspection {
@@ -138,6 +161,11 @@ impl Inspection {
         if let Some(feature) = forbidden_feature {
             self.problems.push(LoadError::Feature(feature));
         }
+        let (imports, type_imports, exports) = (
+            imports.into_vec(),
+            type_imports.into_vec(),
+            exports.into_vec(),
+        );
         if !imports.is_empty() {
             self.problems.push(LoadError::Imports(imports.clone()));
         }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use llsd_render::adapter::{FaultKind, LimitedResource};
 use wasmtime::ResourceLimiter;
 
+use crate::engine::{GUESTS, GUESTS_OF_COMPILER};
+
 /// The limits of one plugin.
 ///
 /// [`Limits::default`] is ample for an adapter written in Rust. A component that contains a
@@ -35,8 +37,8 @@ pub struct Limits {
     pub diagnostic_bytes: usize,
     /// Size of a component. Default 4 MiB.
     pub component_bytes: usize,
-    /// Address space of the child process that compiles. Default 512 MiB; an adapter of 600 KiB
-    /// needs less than 96 MiB.
+    /// Memory of the child process that inspects and compiles. Default 192 MiB; an adapter of
+    /// 600 KiB needs less than 96 MiB.
     pub compile_memory_bytes: u64,
     /// Wall-clock time of compiling. Default 30 s.
     pub compile_time: Duration,
@@ -54,9 +56,22 @@ impl Default for Limits {
             diagnostics: 2_048,
             diagnostic_bytes: 4 << 10,
             component_bytes: 4 << 20,
-            compile_memory_bytes: 512 << 20,
+            compile_memory_bytes: 192 << 20,
             compile_time: Duration::from_secs(30),
         }
+    }
+}
+
+/// Memory of the process itself: the binary, caches, watches and requests.
+const OWN_MEMORY_BYTES: u64 = 160 << 20;
+
+impl Limits {
+    /// The most memory that the process and its compiler use together, if every guest and the compiler
+    /// reach their limits at the same time. A pod needs at least as much.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        let guests = |count: usize| (count * self.memory_bytes) as u64;
+        let while_compiling = self.compile_memory_bytes + guests(GUESTS - GUESTS_OF_COMPILER);
+        OWN_MEMORY_BYTES + while_compiling.max(guests(GUESTS))
     }
 }
 
@@ -213,5 +228,21 @@ mod tests {
             })
         );
         assert_eq!(meter.memory_bytes(), 60);
+    }
+
+    #[test]
+    fn the_pod_of_the_operator_has_the_memory_for_all_limits_together() {
+        let yaml = |text: &str| llsd_render::yaml::read(text).unwrap();
+        let deployment = yaml(include_str!(
+            "../../../deploy/kustomize/operator/deployment.yaml"
+        ));
+        let values = yaml(include_str!("../../../deploy/helm/llsd/values.yaml"));
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        for resources in [&container["resources"], &values["resources"]] {
+            let text = resources["limits"]["memory"].as_str().unwrap();
+            let mebibytes: u64 = text.strip_suffix("Mi").unwrap().parse().unwrap();
+            let needed = Limits::default().peak_memory_bytes();
+            assert!(needed <= mebibytes << 20, "{needed} bytes in {text}");
+        }
     }
 }

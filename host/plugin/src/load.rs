@@ -7,6 +7,10 @@
 use llsd_adapter_sdk::documents::{
     AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, ServedSchema,
 };
+use llsd_api::escape_line;
+use llsd_api::schema_plugin::{
+    MAX_IDENTIFIER_BYTES, MAX_SCHEMA_ID_BYTES, MAX_SCHEMAS, MAX_VENDOR_BYTES,
+};
 use llsd_render::adapter::FaultKind;
 use wasmtime::Engine;
 use wasmtime::component::{self, Linker};
@@ -49,6 +53,14 @@ pub enum LoadError {
     /// The component does not validate.
     #[error("the component is invalid: {0}; rebuild it")]
     Malformed(String),
+    /// The component has too many or too deeply nested parts.
+    #[error("the component has more than {limit} {what}; make it simpler")]
+    TooComplex {
+        /// What there are too many of.
+        what: String,
+        /// The limit.
+        limit: usize,
+    },
     /// A WebAssembly feature that the sandbox does not allow.
     #[error(
         "the component uses a WebAssembly feature that plugins must not use: {0}; build it for `wasm32-unknown-unknown` without additional target features"
@@ -101,6 +113,7 @@ impl LoadError {
             Self::CoreModule => "CoreModule",
             Self::NotWasm => "NotWasm",
             Self::Malformed(_) => "Malformed",
+            Self::TooComplex { .. } => "TooComplex",
             Self::Feature(_) => "ForbiddenFeature",
             Self::Imports(_) => "ForbiddenImports",
             Self::WrongContract { .. } => "WrongContract",
@@ -156,7 +169,7 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
     let Description {
         name,
         version,
-        vendor: _,
+        vendor,
         shapes,
         schemas,
         apis,
@@ -164,6 +177,7 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
     } = description;
     check_identifier("name", name)?;
     check_identifier("version", version)?;
+    check_text("vendor", vendor, MAX_VENDOR_BYTES)?;
     check_schema_ids(schemas)?;
     let unlisted = apis
         .keys()
@@ -171,7 +185,8 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
         .find(|id| !schemas.iter().any(|schema| schema.id == **id));
     if let Some(id) = unlisted {
         return Err(LoadError::Description(format!(
-            "has APIs or providers for the schema {id:?}, which is not in its list of schemas"
+            "has APIs or providers for the schema {:?}, which is not in its list of schemas",
+            start_of(id)
         )));
     }
     match sent_shapes(world)
@@ -188,21 +203,48 @@ fn check_identifier(field: &str, value: &str) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(LoadError::Description(format!(
-        "has an invalid {field} {value:?}, which must have 1 to 63 letters, digits, '-', '.', '_' or '+'"
+        "has an invalid {field} {:?}, which must have 1 to {MAX_IDENTIFIER_BYTES} letters, digits, '-', '.', '_' or '+'",
+        start_of(value)
     )))
 }
 
+/// Checks a string for people. The status of a `SchemaPlugin` stores it, and commands print it.
+fn check_text(field: &str, value: &str, limit: usize) -> Result<(), LoadError> {
+    if value.len() <= limit && escape_line(value) == value {
+        return Ok(());
+    }
+    let start = escape_line(&value[..value.floor_char_boundary(80)]).into_owned();
+    Err(LoadError::Description(format!(
+        "has an invalid {field} {start:?}, which must have at most {limit} bytes and no control characters"
+    )))
+}
+
+/// Checks the schemas. The limits are those of the status of a `SchemaPlugin`.
 fn check_schema_ids(schemas: &[ServedSchema]) -> Result<(), LoadError> {
     if schemas.is_empty() {
         return Err(LoadError::Description("lists no schema".into()));
     }
+    if schemas.len() > MAX_SCHEMAS {
+        return Err(LoadError::Description(format!(
+            "lists {} schemas, more than {MAX_SCHEMAS}",
+            schemas.len()
+        )));
+    }
     for (position, schema) in schemas.iter().enumerate() {
         let id = &schema.id;
-        let is_valid = id.split('/').count() == 2 && id.split('/').all(is_identifier);
+        let is_valid = id.len() <= MAX_SCHEMA_ID_BYTES
+            && id.split('/').count() == 2
+            && id.split('/').all(is_identifier);
         if !is_valid {
             return Err(LoadError::Description(format!(
-                "has an invalid schema id {id:?}, which must be <product>/<release>"
+                "has an invalid schema id {:?}, which must be <product>/<release>",
+                start_of(id)
             )));
+        }
+        check_identifier("product", &schema.product)?;
+        check_identifier("release", &schema.from)?;
+        if let Some(before) = &schema.before {
+            check_identifier("release", before)?;
         }
         if schemas[..position].iter().any(|other| other.id == *id) {
             return Err(LoadError::Description(format!(
@@ -213,8 +255,13 @@ fn check_schema_ids(schemas: &[ServedSchema]) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// The beginning of a value, for messages.
+fn start_of(value: &str) -> &str {
+    &value[..value.floor_char_boundary(80)]
+}
+
 fn is_identifier(value: &str) -> bool {
-    (1..=63).contains(&value.len())
+    (1..=MAX_IDENTIFIER_BYTES).contains(&value.len())
         && value
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-._+".contains(c))
@@ -236,7 +283,7 @@ fn sent_shapes(world: World) -> &'static [&'static str] {
 /// The messages of an error and its causes, on one line.
 pub(crate) fn error_chain(error: &wasmtime::Error) -> String {
     let parts: Vec<String> = error.chain().map(ToString::to_string).collect();
-    output::escaped(&parts.join(": ")).into_owned()
+    escape_line(&parts.join(": ")).into_owned()
 }
 
 fn list(names: &[String]) -> String {

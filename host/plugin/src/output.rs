@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use llsd_adapter_sdk::documents::{Assembly, Description, Document, Expansion, Variable};
 use llsd_adapter_sdk::exchange::{self, Text};
 use llsd_adapter_sdk::{Answer, Candidate, Detection, Diagnostic, Outcome, Severity};
+use llsd_api::escape_line;
 use llsd_render::adapter::{FaultKind, LimitedResource};
 
 use crate::limits::Limits;
@@ -75,7 +76,8 @@ pub(crate) fn parse(
 }
 
 fn parse_document<T: Document>(text: &Text) -> Result<T, FaultKind> {
-    exchange::read(text).map_err(|diagnostic| invalid(escaped(&diagnostic.problem).into_owned()))
+    exchange::read(text)
+        .map_err(|diagnostic| invalid(escape_line(&diagnostic.problem).into_owned()))
 }
 
 fn parse_outcome<T: Document + Validate>(outcome: &Answer<Text>) -> Result<Answer<T>, FaultKind> {
@@ -192,7 +194,7 @@ fn sanitized(diagnostic: Diagnostic, max_bytes: usize) -> Diagnostic {
         fix,
     } = diagnostic;
     let clean = |text: String| {
-        let clean = match escaped(&text) {
+        let clean = match escape_line(&text) {
             Cow::Borrowed(_) => text,
             Cow::Owned(clean) => clean,
         };
@@ -207,22 +209,6 @@ fn sanitized(diagnostic: Diagnostic, max_bytes: usize) -> Diagnostic {
         code: clean(code),
         problem: clean(problem),
         fix: clean(fix),
-    }
-}
-
-/// Escapes control characters.
-pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
-    if text.contains(char::is_control) {
-        let escape = |c: char| {
-            if c.is_control() {
-                c.escape_default().to_string()
-            } else {
-                c.to_string()
-            }
-        };
-        Cow::Owned(text.chars().map(escape).collect())
-    } else {
-        Cow::Borrowed(text)
     }
 }
 
@@ -259,7 +245,7 @@ mod tests {
         let RawOutput::Outcome(Ok(outcome)) = check(output, &Limits::default()).unwrap() else {
             panic!()
         };
-        assert_eq!(outcome.warnings[0].problem, "red \\u{1b}[31m");
+        assert_eq!(outcome.warnings[0].problem, "red \\u001b[31m");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use llsd_plugin::{
 
 use guests::{Guest, expand};
 
-const TESTS: [(&str, fn()); 5] = [
+const TESTS: [(&str, fn()); 8] = [
     (
         "an_external_component_is_compiled_by_a_child_to_the_same_plugin",
         same_plugin,
@@ -28,6 +28,15 @@ const TESTS: [(&str, fn()); 5] = [
         not_a_compiler,
     ),
     ("a_program_that_does_not_exist_is_an_error", no_program),
+    (
+        "a_component_from_outside_is_inspected_by_the_child",
+        inspected_by_child,
+    ),
+    (
+        "an_inspection_that_needs_too_much_memory_ends_in_the_child",
+        inspection_out_of_memory,
+    ),
+    ("components_are_compiled_one_after_the_other", one_at_a_time),
 ];
 
 fn main() -> ExitCode {
@@ -185,4 +194,74 @@ fn no_program() {
         &Guest::default().build(),
     );
     assert!(matches!(error, CompileError::Start(_)), "{error}");
+}
+
+fn inspected_by_child() {
+    let host = host(Limits::default(), Compiler::ThisProgram);
+    let good = host.inspect(&Guest::default().build());
+    assert!(good.problems.is_empty(), "{:?}", good.problems);
+    assert_eq!(
+        good.world.map(llsd_plugin::World::name),
+        Some("schema-adapter")
+    );
+    let bytes = guests::doubled_types(17);
+    for problem in [
+        host.inspect(&bytes).problems.into_iter().next().unwrap(),
+        host.load(&bytes, Origin::External).unwrap_err(),
+    ] {
+        assert!(matches!(problem, LoadError::TooComplex { .. }), "{problem}");
+    }
+    // The host process itself does not parse: without a child there is no inspection.
+    let without = self::host(Limits::default(), Compiler::Program("/nowhere".into()));
+    let problems = without.inspect(&Guest::default().build()).problems;
+    assert!(
+        matches!(problems[..], [LoadError::Compile(CompileError::Start(_))]),
+        "{problems:?}"
+    );
+}
+
+fn inspection_out_of_memory() {
+    // Valid, but its twenty thousand types are more than the child may hold.
+    let limits = Limits {
+        compile_memory_bytes: 8 << 20,
+        ..Limits::default()
+    };
+    let text: String = (0..20_000)
+        .map(|number| format!("(type (record (field \"f{number}\" string)))"))
+        .collect();
+    let bytes = wat::parse_str(format!("(component {text})")).unwrap();
+    let host = host(limits, Compiler::ThisProgram);
+    let good = host.inspect(&Guest::default().build()).problems;
+    assert!(good.is_empty(), "{good:?}");
+    let problems = host.inspect(&bytes).problems;
+    assert!(
+        matches!(
+            problems[..],
+            [LoadError::Compile(CompileError::OutOfMemory { .. })]
+        ),
+        "{problems:?}"
+    );
+}
+
+fn one_at_a_time() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (script, log) = (folder.path().join("compiler"), folder.path().join("log"));
+    let path = log.display();
+    let text = format!("#!/bin/sh\necho start >> {path}\n/bin/sleep 0.3\necho end >> {path}\n");
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Two hosts, as in a process with an operator and a webhook.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let compiler = Compiler::Program(script.clone());
+                let error = compile_error(Limits::default(), compiler, &Guest::default().build());
+                assert!(matches!(error, CompileError::NotACompiler), "{error}");
+            });
+        }
+    });
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!(log, "start\nend\nstart\nend\n");
 }

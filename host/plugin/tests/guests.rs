@@ -222,3 +222,19 @@ pub(crate) fn expand(id: &str) -> Request {
     let request = json!({ "schema": "test/1.0", "api": "inference", "path": path, "entry": entry, "capabilities": [] });
     Request::from_json("expand", &request).unwrap()
 }
+
+/// A component of a few kilobytes that imports an instance whose types double `levels` times, so that their
+/// expansion has `2^levels` functions with paths of several kilobytes.
+pub fn doubled_types(levels: usize) -> Vec<u8> {
+    let long = "x".repeat(1_000);
+    let mut text = String::from("(component (type $t0 (instance (export \"read\" (func))))");
+    for level in 1..=levels {
+        let before = level - 1;
+        text += &format!(
+            "(type $t{level} (instance (alias outer 1 $t{before} (type $t)) \
+             (export \"a{long}\" (instance (type $t))) (export \"b{long}\" (instance (type $t)))))"
+        );
+    }
+    text += &format!("(import \"x\" (instance (type $t{levels}))))");
+    wat::parse_str(&text).unwrap()
+}

@@ -1,16 +1,29 @@
 //! One pass over the binary format of a component, which validates it and collects its structure.
+//!
+//! A component of a few kilobytes can describe types whose expansion has billions of nodes. So the number
+//! and depth of everything that is collected or visited is limited.
 
 use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType, ComponentItem};
 use wasmparser::types::TypesRef;
 use wasmparser::{
-    BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentInstance,
-    ComponentOuterAliasKind, Encoding, FuncValidatorAllocations, Instance, Parser, Payload,
-    ValidPayload, Validator, WasmFeatures,
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Encoding,
+    FuncValidatorAllocations, Instance, Parser, Payload, ValidPayload, Validator, WasmFeatures,
 };
 
-use super::Structure;
+use super::{Names, ReadError, Structure};
 
-type Result<T = ()> = std::result::Result<T, BinaryReaderError>;
+type Result<T = ()> = std::result::Result<T, ReadError>;
+
+/// The deepest nesting of modules and components in each other. Adapters in Rust have two levels.
+const MAX_NESTING: usize = 16;
+/// The most modules and components at any depth. Adapters in Rust have five.
+const MAX_DEFINITIONS: usize = 1_000;
+/// The deepest nesting of instance types in an import.
+const MAX_TYPE_DEPTH: usize = 32;
+/// The most items of instance types that are visited to find something callable.
+const MAX_VISITED_ITEMS: usize = 100_000;
+/// The most imports and exports of all components together.
+const MAX_NAMES: usize = 10_000;
 
 /// Index of the outermost component in [`Walk::definitions`].
 const ROOT: usize = 0;
@@ -27,35 +40,39 @@ pub(super) fn walk(bytes: &[u8], features: WasmFeatures) -> Result<Structure> {
                 function.validate(&body)?;
                 allocations = function.into_allocations();
             }
-            ValidPayload::End(types) => walk.end(types.as_ref()),
+            ValidPayload::End(types) => walk.end(types.as_ref())?,
             ValidPayload::Ok | ValidPayload::Parser(_) => walk.visit(payload)?,
         }
     }
     Ok(walk.finish())
 }
 
-struct Walk {
+struct Walk<'a> {
     structure: Structure,
     definitions: Vec<Definition>,
     /// The modules and components that enclose the current payload, outermost first.
-    frames: Vec<Frame>,
+    frames: Vec<Frame<'a>>,
+    /// The imports and exports so far.
+    names: usize,
+    /// The items of instance types that may still be visited.
+    items_left: usize,
 }
 
 /// A module or component at any depth.
 #[derive(Default)]
 struct Definition {
     location: String,
-    imports: Vec<String>,
+    imports: Names,
     is_instantiated: bool,
 }
 
 /// A module or component that is being read.
-struct Frame {
+struct Frame<'a> {
     definition: usize,
     is_component: bool,
     /// Names of the imports of a component.
-    imports: Vec<String>,
-    exports: Vec<String>,
+    imports: Vec<&'a str>,
+    exports: Vec<&'a str>,
     /// The component index space: the definition of each index, if it is defined inside.
     components: Vec<Option<usize>>,
     /// The module index space.
@@ -64,7 +81,7 @@ struct Frame {
     nested: usize,
 }
 
-impl Walk {
+impl<'a> Walk<'a> {
     fn new() -> Self {
         let root = Definition {
             is_instantiated: true,
@@ -74,10 +91,12 @@ impl Walk {
             structure: Structure::default(),
             definitions: vec![root],
             frames: Vec::new(),
+            names: 0,
+            items_left: MAX_VISITED_ITEMS,
         }
     }
 
-    fn visit(&mut self, payload: Payload<'_>) -> Result {
+    fn visit(&mut self, payload: Payload<'a>) -> Result {
         if let Payload::Version { encoding, .. } = payload {
             self.begin(encoding);
             return Ok(());
@@ -87,25 +106,27 @@ impl Walk {
         };
         match payload {
             Payload::ModuleSection { .. } => {
-                let definition = self.define("module");
+                let definition = self.define("module")?;
                 self.frames[depth].modules.push(Some(definition));
             }
             Payload::ComponentSection { .. } => {
-                let definition = self.define("component");
+                let definition = self.define("component")?;
                 self.frames[depth].components.push(Some(definition));
             }
             Payload::ImportSection(section) => {
                 let definition = self.frames[depth].definition;
-                let imports = &mut self.definitions[definition].imports;
                 for import in section.into_imports() {
                     let import = import?;
-                    imports.push(format!("{:?} {:?}", import.module, import.name));
+                    self.count_name()?;
+                    let imports = &mut self.definitions[definition].imports;
+                    imports.push_with(|| format!("{:?} {:?}", import.module, import.name));
                 }
             }
             Payload::ComponentImportSection(section) => {
                 for import in section {
                     let import = import?;
-                    self.frames[depth].imports.push(import.name.name.to_owned());
+                    self.count_name()?;
+                    self.frames[depth].imports.push(import.name.name);
                     self.add_index(import.ty.kind(), None);
                 }
             }
@@ -117,7 +138,8 @@ impl Walk {
             Payload::ComponentExportSection(section) => {
                 for export in section {
                     let export = export?;
-                    self.frames[depth].exports.push(export.name.name.to_owned());
+                    self.count_name()?;
+                    self.frames[depth].exports.push(export.name.name);
                     let definition = self.definition(depth, export.kind, export.index);
                     self.add_index(export.kind, definition);
                 }
@@ -158,8 +180,28 @@ impl Walk {
         });
     }
 
+    fn count_name(&mut self) -> Result {
+        self.names += 1;
+        match self.names > MAX_NAMES {
+            true => Err(ReadError::TooComplex("imports and exports", MAX_NAMES)),
+            false => Ok(()),
+        }
+    }
+
     /// Adds the definition of an inner module or component, whose payloads follow.
-    fn define(&mut self, kind: &str) -> usize {
+    fn define(&mut self, kind: &str) -> Result<usize> {
+        if self.frames.len() > MAX_NESTING {
+            return Err(ReadError::TooComplex(
+                "levels of nested components",
+                MAX_NESTING,
+            ));
+        }
+        if self.definitions.len() > MAX_DEFINITIONS {
+            return Err(ReadError::TooComplex(
+                "modules and components",
+                MAX_DEFINITIONS,
+            ));
+        }
         let location = match self.frames.last_mut() {
             Some(frame) => {
                 frame.nested += 1;
@@ -173,7 +215,7 @@ impl Walk {
             location,
             ..Definition::default()
         });
-        self.definitions.len() - 1
+        Ok(self.definitions.len() - 1)
     }
 
     /// Adds an entry to the index space of a kind.
@@ -229,27 +271,35 @@ impl Walk {
     }
 
     /// Ends a module or component, and resolves the imports of a component with its types.
-    fn end(&mut self, types: TypesRef<'_>) {
+    fn end(&mut self, types: TypesRef<'_>) -> Result {
         let Some(frame) = self.frames.pop() else {
-            return;
+            return Ok(());
         };
         if !frame.is_component {
-            return;
+            return Ok(());
         }
-        let mut callable = Vec::new();
+        let mut search = Search {
+            types,
+            found: Names::default(),
+            items_left: self.items_left,
+        };
         for name in &frame.imports {
-            let before = callable.len();
+            let before = search.found.total();
             if let Some(item) = types.component_item_for_import(name) {
-                collect_callable(item, name, types, &mut callable);
+                search.visit(item, name, MAX_TYPE_DEPTH)?;
             }
-            if frame.definition == ROOT && callable.len() == before {
-                self.structure.type_imports.push(name.clone());
+            if frame.definition == ROOT && search.found.total() == before {
+                self.structure.type_imports.push(name);
             }
         }
-        self.definitions[frame.definition].imports = callable;
+        self.items_left = search.items_left;
+        self.definitions[frame.definition].imports = search.found;
         if frame.definition == ROOT {
-            self.structure.exports = frame.exports;
+            for name in frame.exports {
+                self.structure.exports.push(name);
+            }
         }
+        Ok(())
     }
 
     fn finish(self) -> Structure {
@@ -267,40 +317,55 @@ impl Walk {
             if index == ROOT {
                 structure.imports = imports;
             } else if !is_instantiated {
-                let located = imports
-                    .into_iter()
-                    .map(|import| format!("{import} (in the {location})"));
-                structure.imports.extend(located);
+                for import in imports.into_listed() {
+                    structure
+                        .imports
+                        .push_with(|| format!("{import} (in the {location})"));
+                }
             }
         }
         structure
     }
 }
 
-/// Collects the paths of everything callable that an import leads to.
-fn collect_callable(
-    item: &ComponentItem,
-    path: &str,
-    types: TypesRef<'_>,
-    found: &mut Vec<String>,
-) {
-    match &item.ty {
-        ComponentEntityType::Instance(id) => {
-            let instance = types.get(*id).into_iter();
-            for (name, inner) in instance.flat_map(|instance| &instance.exports) {
-                collect_callable(inner, &format!("{path}#{name}"), types, found);
+/// The search for everything callable that an import leads to.
+struct Search<'t> {
+    types: TypesRef<'t>,
+    /// Paths of what was found.
+    found: Names,
+    items_left: usize,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, item: &ComponentItem, path: &str, depth_left: usize) -> Result {
+        self.items_left = self
+            .items_left
+            .checked_sub(1)
+            .ok_or(ReadError::TooComplex("imported items", MAX_VISITED_ITEMS))?;
+        let found = match &item.ty {
+            ComponentEntityType::Instance(id) => {
+                let depth_left = depth_left
+                    .checked_sub(1)
+                    .ok_or(ReadError::TooComplex("levels of types", MAX_TYPE_DEPTH))?;
+                let types = self.types;
+                let instance = types.get(*id).into_iter();
+                for (name, inner) in instance.flat_map(|instance| &instance.exports) {
+                    let path = super::shortened(format!("{path}#{name}"));
+                    self.visit(inner, &path, depth_left)?;
+                }
+                return Ok(());
             }
-        }
-        ComponentEntityType::Type {
-            created: ComponentAnyTypeId::Resource(_),
-            ..
-        } => {
-            found.push(format!("{path} (resource)"));
-        }
-        ComponentEntityType::Type { .. } => {}
-        ComponentEntityType::Func(_) => found.push(path.to_owned()),
-        ComponentEntityType::Module(_) => found.push(format!("{path} (module)")),
-        ComponentEntityType::Component(_) => found.push(format!("{path} (component)")),
-        ComponentEntityType::Value(_) => found.push(format!("{path} (value)")),
+            ComponentEntityType::Type {
+                created: ComponentAnyTypeId::Resource(_),
+                ..
+            } => " (resource)",
+            ComponentEntityType::Type { .. } => return Ok(()),
+            ComponentEntityType::Func(_) => "",
+            ComponentEntityType::Module(_) => " (module)",
+            ComponentEntityType::Component(_) => " (component)",
+            ComponentEntityType::Value(_) => " (value)",
+        };
+        self.found.push_with(|| format!("{path}{found}"));
+        Ok(())
     }
 }

@@ -317,3 +317,119 @@ fn a_guest_that_traps_in_describe_is_not_loaded() {
     assert!(matches!(error, LoadError::Describe(_)), "{error}");
     assert_eq!(error.reason(), "DescribeFailed");
 }
+
+#[test]
+fn doubled_types_stop_at_the_limit_of_visited_items() {
+    let bytes = crate::guests::doubled_types(17);
+    assert!(bytes.len() < 100_000);
+    let error = load_error(&bytes);
+    assert!(
+        matches!(&error, LoadError::TooComplex { what, .. } if what == "imported items"),
+        "{error}"
+    );
+    // A smaller one is rejected for its imports, of which only some are listed, shortened.
+    let LoadError::Imports(listed) = load_error(&crate::guests::doubled_types(10)) else {
+        panic!("not rejected for its imports");
+    };
+    assert_eq!(listed.len(), 65);
+    assert_eq!(listed[64], "… and 960 more");
+    assert!(listed.iter().all(|name| name.len() < 300));
+}
+
+#[test]
+fn deeply_nested_components_stop_at_the_limit_of_levels() {
+    const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
+    let mut bytes = HEADER.to_vec();
+    for _ in 0..3_000 {
+        let mut length = bytes.len();
+        let mut section = vec![4];
+        while length >= 0x80 {
+            section.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        section.push(length as u8);
+        bytes = [HEADER, &section, &bytes].concat();
+    }
+    let error = load_error(&bytes);
+    assert!(
+        matches!(
+            error,
+            LoadError::TooComplex { .. } | LoadError::Malformed(_)
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn names_in_a_component_are_shown_without_control_characters() {
+    let import = "(core module (import \"\\1b[31m\" \"\\9b\" (func)))";
+    let bytes = wat::parse_str(format!("(component {import})"));
+    // The second name is not UTF-8, so use one that is.
+    assert!(bytes.is_err() || load_error(&bytes.unwrap()).to_string().is_ascii());
+    let import = "(core module (import \"\\1b[31m\" \"\\c2\\9b2J\" (func)))";
+    let error = load_error(&wat::parse_str(format!("(component {import})")).unwrap());
+    assert!(matches!(error, LoadError::Imports(_)), "{error}");
+    assert!(!error.to_string().contains(char::is_control), "{error:?}");
+}
+
+#[test]
+fn a_description_that_the_status_cannot_store_is_rejected() {
+    let schemas = |count: usize| -> Vec<serde_json::Value> {
+        let one = description()["schemas"][0].clone();
+        let numbered = |number| {
+            let mut one = one.clone();
+            one["id"] = json!(format!("product/{number}"));
+            one
+        };
+        (0..count).map(numbered).collect()
+    };
+    let long = "x".repeat(64);
+    for (field, value, expected) in [
+        ("vendor", json!("x".repeat(257)), "at most 256 bytes"),
+        (
+            "vendor",
+            json!("\u{1b}]0;owned\u{7}"),
+            "no control characters",
+        ),
+        ("name", json!(long), "invalid name"),
+        ("schemas", json!(schemas(65)), "lists 65 schemas"),
+    ] {
+        let mut about = description();
+        about[field] = value;
+        about["apis"] = json!({});
+        about["providers"] = json!({});
+        let error = load_error(
+            &Guest {
+                description: about.to_string().into_bytes(),
+                ..Guest::default()
+            }
+            .build(),
+        );
+        assert!(matches!(error, LoadError::Description(_)), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(expected) && !text.contains(char::is_control),
+            "{text:?}"
+        );
+    }
+    for (key, value) in [
+        ("product", "\u{1b}[2J"),
+        ("from", long.as_str()),
+        ("id", "a/b/c"),
+    ] {
+        let mut about = description();
+        about["schemas"][0][key] = json!(value);
+        about["apis"] = json!({});
+        about["providers"] = json!({});
+        let error = load_error(
+            &Guest {
+                description: about.to_string().into_bytes(),
+                ..Guest::default()
+            }
+            .build(),
+        );
+        let text = error.to_string();
+        assert!(matches!(error, LoadError::Description(_)), "{text}");
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+}

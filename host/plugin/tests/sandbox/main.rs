@@ -7,5 +7,6 @@ mod guests;
 
 mod caches;
 mod calls;
+mod fuzz;
 mod hostile;
 mod load;
