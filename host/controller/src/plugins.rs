@@ -18,6 +18,7 @@ mod progress;
 mod promotion;
 mod proposed_plugins;
 mod restore;
+mod rollback;
 mod rollout;
 mod shadow;
 mod status;

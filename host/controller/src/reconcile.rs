@@ -177,7 +177,9 @@ async fn gather_recorded(
     }
     let gathered = gathered?;
     if let Some(plugin) = gathered.proposed_plugin() {
-        ctx.plugins.proposals.record(&gathered.image, plugin);
+        ctx.plugins
+            .proposals
+            .record(&owner.namespace, &gathered.image, plugin);
     }
     Ok(gathered)
 }

@@ -25,6 +25,7 @@ pub(super) async fn reconcile_all(
 ) {
     let resources = watch_resources(&context, scope, writer);
     let plugin_changes = context.plugins.set.changes();
+    let prefix_changes = context.plugins.proposals.prefix_changes();
     // Otherwise objects, plugins and settings that are not loaded yet would count as missing.
     let loaded = async {
         futures::join!(
@@ -40,6 +41,7 @@ pub(super) async fn reconcile_all(
     let reconciliations = Controller::for_stream(resources, reader.clone())
         .reconcile_on(triggered)
         .reconcile_all_on(plugin_changes)
+        .reconcile_all_on(prefix_changes)
         .graceful_shutdown_on(shutdown.clone())
         .run(reconcile, error_policy, context.clone())
         .for_each(|outcome| {

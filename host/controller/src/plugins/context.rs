@@ -58,6 +58,12 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// The prefixes under which images may propose plugins.
+    pub(super) fn proposal_prefixes(&self) -> BTreeSet<String> {
+        let specs = self.proposal_specs().into_iter();
+        specs.map(|spec| spec.rule.prefix).collect()
+    }
+
     /// The specs of every `SchemaPlugin` that allows proposals.
     pub(super) fn proposal_specs(&self) -> Vec<CheckedSpec> {
         let all = self.store.state();

@@ -22,6 +22,7 @@ use kube::{Resource, ResourceExt};
 use llsd_api::SchemaPlugin;
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_api::schema_plugin::SchemaPluginStatus;
+use llsd_plugin::Plugin;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -29,9 +30,10 @@ use super::checked_spec::{CheckedSpec, PluginSource};
 use super::context::{Context, Guarded, SchemaPluginOptions};
 use super::events::transitions;
 use super::progress::Progress;
-use super::promotion::Promotion;
+use super::promotion::{Outcome, Promotion, delete_unused};
 use super::status::set_conditions;
-use crate::active_plugins::{ActivePlugins, changes};
+use super::stored_component::StoredComponents;
+use crate::active_plugins::{ActivePlugins, Slot, changes};
 
 /// Requeue delay after a success: a tag may point to a new version.
 const POLL: Duration = Duration::from_secs(300);
@@ -145,6 +147,7 @@ async fn reconcile_one(resource: &SchemaPlugin, ctx: &Context) -> Result<Action,
         ctx.plugins.set.retain_slots(&resource.name_any(), &[]);
         return Ok(Action::await_change());
     }
+    ctx.plugins.proposals.set_prefixes(ctx.proposal_prefixes());
     if !*ctx.is_leader.borrow() {
         return Ok(load_from_status(resource, ctx).await);
     }
@@ -157,8 +160,21 @@ async fn reconcile_one(resource: &SchemaPlugin, ctx: &Context) -> Result<Action,
         ctx.plugins.faults.release(&old.quarantined);
         status.quarantined.clear();
     }
-    let action = promote(resource, ctx, &mut status).await;
-    if status != old && write_status(ctx, resource, &status).await? {
+    let (action, promoted) = promote(resource, ctx, &mut status).await;
+    let is_changed = status != old;
+    if is_changed && !write_status(ctx, resource, &status).await? {
+        // It is reconciled again. A version that no status names is not put into use.
+        return Ok(action);
+    }
+    if let Some(promoted) = promoted {
+        for (slot, plugin) in promoted {
+            ctx.plugins.set.put(slot, plugin);
+        }
+        let options = &ctx.options;
+        let stored = StoredComponents::new(&options.client, &options.namespace, resource);
+        delete_unused(&stored, &status).await;
+    }
+    if is_changed {
         let transitions = transitions(&old, &status);
         for one in &transitions {
             ctx.options.metrics.count_plugin_transition(&one.reason);
@@ -171,12 +187,13 @@ async fn reconcile_one(resource: &SchemaPlugin, ctx: &Context) -> Result<Action,
     Ok(action)
 }
 
-/// Puts the newest versions into use, and sets the status.
+/// Decides about the newest versions, and sets the status. Returns what to put into use after the status
+/// was written; `None` if nothing was decided.
 async fn promote(
     resource: &SchemaPlugin,
     ctx: &Context,
     status: &mut SchemaPluginStatus,
-) -> Action {
+) -> (Action, Option<Vec<(Slot, Plugin)>>) {
     let generation = resource.metadata.generation;
     let now = Timestamp::now();
     // Kubernetes stores whole seconds. With a fraction, the status would never equal the stored one.
@@ -185,9 +202,9 @@ async fn promote(
         Ok(spec) => spec,
         Err(diagnostics) => {
             load_from_status(resource, ctx).await;
-            let progress = Progress::InvalidSpec(diagnostics.to_string());
-            set_conditions(status, generation, &progress, None, now);
-            return Action::await_change();
+            let outcome = Outcome::new(Progress::InvalidSpec(diagnostics.to_string()));
+            set_conditions(status, generation, &outcome, now);
+            return (Action::await_change(), None);
         }
     };
     let promotion = Promotion::new(ctx, resource, &spec, now);
@@ -198,14 +215,17 @@ async fn promote(
             promotion.promote_proposed(&specs, status).await
         }
     };
-    if let Some((progress, signature)) = &outcome {
-        set_conditions(status, generation, progress, signature.as_ref(), now);
-    }
-    Action::requeue(match outcome {
-        Some((Progress::Failed(error), _)) if error.is_transient() => RETRY,
-        Some((Progress::Failed(_), _)) => RECHECK,
+    let Some(outcome) = outcome else {
+        return (Action::requeue(POLL), None);
+    };
+    set_conditions(status, generation, &outcome, now);
+    let delay = match &outcome.progress {
+        Progress::Failed(error) if error.is_transient() => RETRY,
+        Progress::Failed(_) => RECHECK,
+        _ if outcome.verification_loss.is_some() => RECHECK,
         _ => POLL,
-    })
+    };
+    (Action::requeue(delay), Some(outcome.promoted))
 }
 
 /// Loads the versions that the status names.

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use llsd_api::conditions::plugin_condition as condition;
 use llsd_api::schema_plugin::{LoadedPlugin, SchemaPluginStatus};
 
-use super::progress::{IN_USE, QUARANTINED, quarantine_message};
+use super::progress::{IN_USE, QUARANTINED, VERIFICATION_LOST, quarantine_message};
 use super::status::AUDITED;
 use crate::process::Transition;
 
@@ -29,10 +29,11 @@ pub(super) fn transitions(old: &SchemaPluginStatus, new: &SchemaPluginStatus) ->
             transitions.push(warning(QUARANTINED, &note));
         }
     }
-    let audited =
-        changed_condition(old, new, condition::VERIFIED).filter(|one| one.reason == AUDITED);
+    let audited = changed_condition(old, new, condition::VERIFIED)
+        .filter(|one| one.reason == AUDITED || one.reason == VERIFICATION_LOST);
     let failed = changed_condition(old, new, condition::PROMOTED)
-        .filter(|one| one.status == "False" && one.reason != QUARANTINED);
+        .filter(|one| one.status == "False")
+        .filter(|one| one.reason != QUARANTINED && one.reason != VERIFICATION_LOST);
     let problems = audited.into_iter().chain(failed);
     transitions.extend(problems.map(|one| warning(&one.reason, &one.message)));
     transitions
@@ -90,6 +91,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::super::progress::Progress;
+    use super::super::promotion::Outcome;
     use super::super::status::set_conditions;
     use super::*;
 
@@ -105,14 +107,15 @@ mod tests {
     fn status(
         current: Option<&str>,
         candidate: Option<&str>,
-        progress: &Progress,
+        progress: Progress,
     ) -> SchemaPluginStatus {
         let mut status = SchemaPluginStatus {
             current: current.map(version),
             candidate: candidate.map(version),
             ..SchemaPluginStatus::default()
         };
-        set_conditions(&mut status, Some(1), progress, None, Timestamp::UNIX_EPOCH);
+        let outcome = Outcome::new(progress);
+        set_conditions(&mut status, Some(1), &outcome, Timestamp::UNIX_EPOCH);
         status
     }
 
@@ -125,25 +128,25 @@ mod tests {
     #[test]
     fn a_version_has_events_when_it_is_put_into_use_held_back_or_quarantined() {
         let nothing = SchemaPluginStatus::default();
-        let first = status(Some("sha256:1"), None, &Progress::InUse);
+        let first = status(Some("sha256:1"), None, Progress::InUse);
         assert_eq!(published(&nothing, &first), ["Verified", "InUse"]);
         assert!(published(&first, &first).is_empty());
         let held = Progress::Held("ShadowDiff", "2 change".to_owned());
-        let waiting = status(Some("sha256:1"), Some("sha256:2"), &held);
+        let waiting = status(Some("sha256:1"), Some("sha256:2"), held);
         assert_eq!(published(&first, &waiting), ["Verified", "ShadowDiff!"]);
-        let second = status(Some("sha256:2"), None, &Progress::InUse);
+        let second = status(Some("sha256:2"), None, Progress::InUse);
         assert_eq!(published(&waiting, &second), ["InUse"]);
         let quarantined = Progress::Held(QUARANTINED, "no".to_owned());
         let reverted = SchemaPluginStatus {
             quarantined: vec!["sha256:2".to_owned()],
-            ..status(Some("sha256:1"), Some("sha256:2"), &quarantined)
+            ..status(Some("sha256:1"), Some("sha256:2"), quarantined)
         };
         assert_eq!(
             published(&second, &reverted),
             ["Verified", "InUse", "Quarantined!"]
         );
         let invalid = Progress::InvalidSpec("spec.reference: no".to_owned());
-        let rejected = status(None, None, &invalid);
+        let rejected = status(None, None, invalid);
         assert_eq!(published(&nothing, &rejected), ["BadSpec!"]);
     }
 }

@@ -25,6 +25,7 @@ fn stage(error: &LoadError) -> Stage {
         | LoadError::CoreModule
         | LoadError::NotWasm
         | LoadError::Malformed(_)
+        | LoadError::TooComplex { .. }
         | LoadError::Feature(_)
         | LoadError::Imports(_)
         | LoadError::WrongContract { .. }

@@ -9,6 +9,9 @@ pub(super) const SHADOW_DIFF: &str = "ShadowDiff";
 /// Reason of a version that failed too often.
 pub(super) const QUARANTINED: &str = "Quarantined";
 
+/// Reason of a version in use that is no longer signed as the spec requires.
+pub(super) const VERIFICATION_LOST: &str = "VerificationLost";
+
 /// How far the newest version of a plugin came.
 #[derive(Debug)]
 pub(super) enum Progress {

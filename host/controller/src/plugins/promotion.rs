@@ -1,9 +1,13 @@
-//! Puts a new version of a plugin into use, and reverts to the previous one if it fails.
+//! Decides which version of a plugin is in use: the newest, or the previous one if it fails or is rolled
+//! back.
+//!
+//! A version is put into use only after the status that names it was written. Otherwise a status that the
+//! API server refuses would leave this replica with a version that nobody else knows.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use llsd_api::SchemaPlugin;
-use llsd_api::schema_plugin::{LoadedPlugin, SchemaPluginStatus, ShadowSummary};
+use llsd_api::schema_plugin::{LoadedPlugin, MAX_QUARANTINED, SchemaPluginStatus, ShadowSummary};
 use llsd_plugin::Plugin;
 use llsd_registry::{PullError, Reference, SignatureStatus, chain};
 use llsd_render::adapter::Adapter;
@@ -13,31 +17,47 @@ use super::context::Context;
 use super::fetch::{Fetched, Fetcher};
 use super::progress::Progress;
 use super::restore::load_stored;
-use super::rollout::held_back;
+use super::rollout::{held_back, unwanted};
 use super::shadow::Resources;
 use super::status::describe;
 use super::stored_component::StoredComponents;
 use crate::active_plugins::{ActivePlugins, Slot};
 use crate::process::Metrics;
 
-/// The largest number of quarantined components that the CRD allows in the status.
-const MAX_QUARANTINED: usize = 16;
-
 /// One reconciliation of one `SchemaPlugin`.
 pub(super) struct Promotion<'a> {
     pub(super) plugins: &'a ActivePlugins,
     pub(super) resource: &'a SchemaPlugin,
     pub(super) spec: &'a CheckedSpec,
-    fetcher: Fetcher<'a>,
-    stored: StoredComponents<'a>,
+    pub(super) fetcher: Fetcher<'a>,
+    pub(super) stored: StoredComponents<'a>,
     resources: &'a Resources,
     metrics: &'a Metrics,
     pub(super) now: Timestamp,
 }
 
-/// How far the newest version came, and the status of its signature; `None` if there was nothing to
-/// do.
-pub(super) type Outcome = Option<(Progress, Option<SignatureStatus>)>;
+/// What a reconciliation decided.
+pub(super) struct Outcome {
+    /// How far the newest version came.
+    pub(super) progress: Progress,
+    /// The status of its signature.
+    pub(super) signature: Option<SignatureStatus>,
+    /// Why the version in use is not sufficiently signed.
+    pub(super) verification_loss: Option<String>,
+    /// The plugins to put into use after the status was written.
+    pub(super) promoted: Vec<(Slot, Plugin)>,
+}
+
+impl Outcome {
+    pub(super) fn new(progress: Progress) -> Self {
+        Self {
+            progress,
+            signature: None,
+            verification_loss: None,
+            promoted: Vec::new(),
+        }
+    }
+}
 
 /// The result of the shadow step.
 pub(super) struct ShadowResult {
@@ -72,40 +92,76 @@ impl<'a> Promotion<'a> {
         }
     }
 
-    /// Puts the newest version of the plugin that the `SchemaPlugin` names into use.
+    /// Decides about the newest version of the plugin that the `SchemaPlugin` names. `None` if there is
+    /// nothing to do, or if the operator is shutting down.
     pub(super) async fn promote_named(
         &self,
         reference: &Reference,
         status: &mut SchemaPluginStatus,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         let slot = self.slot(None);
         self.plugins
             .set
             .retain_slots(&slot.schema_plugin, std::slice::from_ref(&slot));
         let is_reverted = self.revert(&slot, status).await;
+        if let Some(outcome) = self.roll_back(&slot, status).await {
+            return Some(outcome);
+        }
         self.restore(&slot, status.current.as_ref()).await;
         let in_use = self.in_use(&slot, status);
-        if !is_reverted && is_pinned_in_use(reference, status.current.as_ref(), &in_use) {
+        let is_verified = status
+            .current
+            .as_ref()
+            .is_some_and(|one| self.spec.verification_loss(one).is_none());
+        if !is_reverted
+            && is_verified
+            && is_pinned_in_use(reference, status.current.as_ref(), &in_use)
+        {
             return None;
         }
+        let mut outcome = self
+            .promote_newest(&slot, reference, in_use, status)
+            .await?;
+        self.check_verification(&slot, status, &mut outcome).await;
+        Some(outcome)
+    }
+
+    async fn promote_newest(
+        &self,
+        slot: &Slot,
+        reference: &Reference,
+        in_use: Option<Plugin>,
+        status: &mut SchemaPluginStatus,
+    ) -> Option<Outcome> {
         let fetched = match self.fetch(reference, in_use).await {
             Ok(fetched) => fetched,
-            Err(error) => return Some((Progress::Failed(error), None)),
+            Err(error) => return Some(Outcome::new(Progress::Failed(error))),
         };
         let newest = describe(reference, &fetched.pulled, &fetched.plugin, self.now);
         let signature = Some(fetched.pulled.signature_status.clone());
+        let held = |progress| Outcome {
+            signature: signature.clone(),
+            ..Outcome::new(progress)
+        };
         if !is_same(status.current.as_ref(), &newest) {
-            let ShadowResult { summary, held_back } = self.shadow(&slot, &fetched.plugin).await?;
-            status.shadow = summary.or(status.shadow.take());
-            if let Some(held) = held_back {
+            let rollout = self.resource.spec.rollout.as_ref();
+            if let Some(reason) = unwanted(rollout, status.current.as_ref(), &newest) {
                 set_candidate(status, newest);
-                return Some((held, signature));
+                return Some(held(reason));
+            }
+            let ShadowResult { summary, held_back } = self.shadow(slot, &fetched.plugin).await?;
+            status.shadow = summary.or(status.shadow.take());
+            if let Some(reason) = held_back {
+                set_candidate(status, newest);
+                return Some(held(reason));
             }
         }
-        self.promote(slot, &fetched).await;
+        let promoted = self.promote(slot.clone(), &fetched).await;
         set_current(status, newest);
-        self.delete_unused(status).await;
-        Some((Progress::InUse, signature))
+        Some(Outcome {
+            promoted: promoted.into_iter().collect(),
+            ..held(Progress::InUse)
+        })
     }
 
     /// Replaces a quarantined version by the previous one. Returns whether it did.
@@ -151,39 +207,20 @@ impl<'a> Promotion<'a> {
         fetched
     }
 
-    /// Puts a version into use, and stores its component in the cluster.
-    pub(super) async fn promote(&self, slot: Slot, fetched: &Fetched) {
+    /// Stores the component of a version in the cluster. Returns what to put into use after the status was
+    /// written; `None` if it is in use already.
+    pub(super) async fn promote(&self, slot: Slot, fetched: &Fetched) -> Option<(Slot, Plugin)> {
         let Fetched {
             pulled,
             plugin,
             is_in_use,
         } = fetched;
-        if !is_in_use {
-            self.plugins.set.put(slot, plugin.clone());
-        }
         // If this fails, the next start needs the registry, and uses the built-in plugins until then.
         if let Err(error) = self.stored.store(&pulled.bytes).await {
             let (digest, error) = (&pulled.layer_digest, chain(&error));
             tracing::warn!(%digest, %error, "failed to store the plugin in the cluster");
         }
-    }
-
-    /// Deletes the stored components that the status does not name.
-    pub(super) async fn delete_unused(&self, status: &SchemaPluginStatus) {
-        let proposed = status.proposals.iter().map(|one| &one.plugin);
-        let all = [&status.current, &status.previous]
-            .into_iter()
-            .chain(proposed);
-        let used = all
-            .flatten()
-            .filter_map(|one| one.component_digest.parse().ok())
-            .collect::<Vec<_>>();
-        if let Err(error) = self.stored.retain(&used).await {
-            tracing::warn!(
-                error = chain(&error),
-                "failed to delete unused stored components"
-            );
-        }
+        (!is_in_use).then(|| (slot, plugin.clone()))
     }
 
     /// The shadow step: compares the configurations of all resources with and without a version, and
@@ -222,6 +259,24 @@ impl<'a> Promotion<'a> {
             schema_plugin: self.resource.name_any(),
             proposed,
         }
+    }
+}
+
+/// Deletes the stored components that the status does not name. The status must have been written.
+pub(super) async fn delete_unused(stored: &StoredComponents<'_>, status: &SchemaPluginStatus) {
+    let proposed = status.proposals.iter().map(|one| &one.plugin);
+    let all = [&status.current, &status.previous]
+        .into_iter()
+        .chain(proposed);
+    let used = all
+        .flatten()
+        .filter_map(|one| one.component_digest.parse().ok())
+        .collect::<Vec<_>>();
+    if let Err(error) = stored.retain(&used).await {
+        tracing::warn!(
+            error = chain(&error),
+            "failed to delete unused stored components"
+        );
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use llsd_api::schema_plugin::{LoadedPlugin, Proposal, SchemaPluginStatus};
+use llsd_api::schema_plugin::{
+    LoadedPlugin, MAX_PROPOSALS, MAX_TEXT_BYTES, Proposal, SchemaPluginStatus, VerificationLoss,
+};
+use llsd_plugin::Plugin;
 use llsd_registry::{Denied, Policy, Reference, chain};
 
 use super::checked_spec::CheckedSpec;
@@ -11,10 +14,9 @@ use super::progress::Progress;
 use super::promotion::{
     Outcome, Promotion, add_quarantined, is_pinned_in_use, is_same, keep_since,
 };
+use super::rollout::unwanted;
 use super::status::describe;
-
-/// The largest number of proposals that the CRD allows in the status.
-const MAX_PROPOSALS: usize = 64;
+use crate::active_plugins::Slot;
 
 impl Promotion<'_> {
     /// Puts the plugins that images propose under the prefix of this `SchemaPlugin` into use. `specs`
@@ -23,7 +25,7 @@ impl Promotion<'_> {
         &self,
         specs: &[CheckedSpec],
         status: &mut SchemaPluginStatus,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         let policy = Policy {
             rules: specs.iter().map(|spec| spec.rule.clone()).collect(),
         };
@@ -47,6 +49,7 @@ impl Promotion<'_> {
         }
         let mut proposals = Vec::new();
         let mut worst = Progress::InUse;
+        let mut promoted = Vec::new();
         for (text, proposed_by) in in_use_first(proposed, &known) {
             let Ok(reference) = text.parse::<Reference>() else {
                 continue;
@@ -57,11 +60,16 @@ impl Promotion<'_> {
             let known = known
                 .iter()
                 .find(|one| one.reference == reference.to_string());
-            let (plugin, progress) = self.promote_proposal(&reference, known, status).await?;
-            proposals.push(Proposal {
-                proposed_by,
+            let DecidedProposal {
                 plugin,
-                problem: problem(&reference, &progress),
+                progress,
+                put,
+            } = self.decide_proposal(&reference, known, status).await?;
+            promoted.extend(put);
+            proposals.push(Proposal {
+                proposed_by: truncated(proposed_by),
+                plugin,
+                problem: problem(&reference, &progress).map(truncated),
             });
             if matches!(worst, Progress::InUse) {
                 worst = progress;
@@ -75,38 +83,56 @@ impl Promotion<'_> {
             .set
             .retain_slots(&self.resource.name_any(), &slots);
         status.proposals = proposals;
-        self.delete_unused(status).await;
-        Some((worst, None))
+        Some(Outcome {
+            promoted,
+            ..Outcome::new(worst)
+        })
     }
 
-    /// Puts the newest version of one proposal into use. Returns the version in use, and how far the
-    /// newest came. `None` if the operator is shutting down.
-    async fn promote_proposal(
+    /// Decides about the newest version of one proposal. `None` if the operator is shutting down.
+    async fn decide_proposal(
         &self,
         reference: &Reference,
         known: Option<&LoadedPlugin>,
         status: &SchemaPluginStatus,
-    ) -> Option<(Option<LoadedPlugin>, Progress)> {
+    ) -> Option<DecidedProposal> {
         let slot = self.slot(Some(reference.to_string()));
-        self.restore(&slot, known).await;
+        let loss = known.and_then(|one| self.spec.verification_loss(one));
+        let is_kept = self.spec.on_verification_loss == VerificationLoss::Keep;
+        self.restore(&slot, known.filter(|_| loss.is_none() || is_kept))
+            .await;
         let in_use = self.in_use(&slot, status);
-        if is_pinned_in_use(reference, known, &in_use) {
-            return Some((known.cloned(), Progress::InUse));
+        let stays = |progress| DecidedProposal {
+            // A version that lost its verification is dropped if the spec says so.
+            plugin: known.filter(|_| loss.is_none() || is_kept).cloned(),
+            progress,
+            put: None,
+        };
+        if loss.is_none() && is_pinned_in_use(reference, known, &in_use) {
+            return Some(stays(Progress::InUse));
         }
         let fetched = match self.fetch(reference, in_use).await {
             Ok(fetched) => fetched,
-            Err(error) => return Some((known.cloned(), Progress::Failed(error))),
+            Err(error) => return Some(stays(Progress::Failed(error))),
         };
         let mut newest = describe(reference, &fetched.pulled, &fetched.plugin, self.now);
         if !is_same(known, &newest) {
+            let rollout = self.resource.spec.rollout.as_ref();
+            if let Some(reason) = unwanted(rollout, known, &newest) {
+                return Some(stays(reason));
+            }
             let result = self.shadow(&slot, &fetched.plugin).await?;
-            if let Some(held) = result.held_back {
-                return Some((known.cloned(), held));
+            if let Some(reason) = result.held_back {
+                return Some(stays(reason));
             }
         }
-        self.promote(slot, &fetched).await;
+        let put = self.promote(slot, &fetched).await;
         keep_since(&mut newest, known);
-        Some((Some(newest), Progress::InUse))
+        Some(DecidedProposal {
+            plugin: Some(newest),
+            progress: Progress::InUse,
+            put,
+        })
     }
 
     /// Whether the prefix of this `SchemaPlugin` is the longest one that matches a proposal.
@@ -118,6 +144,22 @@ impl Promotion<'_> {
             Err(Denied::NoRule { .. } | Denied::TooLarge { .. }) => false,
         }
     }
+}
+
+/// What was decided about a proposal.
+struct DecidedProposal {
+    /// The version in use.
+    plugin: Option<LoadedPlugin>,
+    /// How far the newest version came.
+    progress: Progress,
+    /// What to put into use after the status was written.
+    put: Option<(Slot, Plugin)>,
+}
+
+/// A string that fits into the status.
+fn truncated(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+    text
 }
 
 /// Sorts the proposals in use first, so that new proposals do not displace them.

@@ -1,6 +1,7 @@
 //! Decides whether a version that passed every step is put into use automatically.
 
-use llsd_api::schema_plugin::{Rollout, RolloutMode};
+use llsd_api::schema_plugin::{LoadedPlugin, Rollout, RolloutMode};
+use semver::Version;
 
 use super::progress::{Progress, SHADOW_DIFF};
 use super::shadow::Comparison;
@@ -16,6 +17,8 @@ pub(super) fn held_back(
         mode,
         max_diff,
         approved_digest,
+        allow_downgrade: _,
+        rollback_from: _,
     } = rollout?;
     let is_approved = approved_digest.as_deref() == Some(digest);
     let approve = format!("set spec.rollout.approvedDigest to {digest:?} to put it into use");
@@ -37,6 +40,46 @@ pub(super) fn held_back(
     Some(Progress::Held(reason, message))
 }
 
+/// Why a version must not replace the one in use, whatever it would change; `None` if it may.
+pub(super) fn unwanted(
+    rollout: Option<&Rollout>,
+    current: Option<&LoadedPlugin>,
+    newest: &LoadedPlugin,
+) -> Option<Progress> {
+    let digest = &newest.component_digest;
+    if rollout.and_then(|rollout| rollout.rollback_from.as_ref()) == Some(digest) {
+        return Some(rolled_back(digest));
+    }
+    if rollout.and_then(|rollout| rollout.allow_downgrade) == Some(true) {
+        return None;
+    }
+    let (lower, higher) = (newest.version.as_deref()?, current?.version.as_deref()?);
+    is_lower(lower, higher).then(|| {
+        let message = format!(
+            "{digest} has version {lower}, which is lower than {higher}, the one in use; publish a higher \
+             version, or set spec.rollout.allowDowngrade to true"
+        );
+        Progress::Held("Downgrade", message)
+    })
+}
+
+/// The state of a version that `spec.rollout.rollbackFrom` names.
+pub(super) fn rolled_back(digest: &str) -> Progress {
+    let message = format!(
+        "{digest} is rolled back; publish a corrected version, or remove spec.rollout.rollbackFrom to use \
+         it again"
+    );
+    Progress::Held("RolledBack", message)
+}
+
+/// Compares semantic versions. Other versions have no order, so none of them is lower.
+fn is_lower(one: &str, other: &str) -> bool {
+    match (one.parse::<Version>(), other.parse::<Version>()) {
+        (Ok(one), Ok(other)) => one.cmp_precedence(&other).is_lt(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use llsd_api::schema_plugin::ShadowSummary;
@@ -50,7 +93,60 @@ mod tests {
             mode: Some(mode),
             max_diff,
             approved_digest: approved.map(str::to_owned),
+            ..Rollout::default()
         }
+    }
+
+    fn version(version: &str) -> LoadedPlugin {
+        LoadedPlugin {
+            component_digest: format!("sha256:{version}"),
+            version: Some(version.to_owned()),
+            ..LoadedPlugin::default()
+        }
+    }
+
+    #[test]
+    fn a_lower_version_is_held_back_unless_the_spec_allows_it() {
+        let held = |rollout: Option<&Rollout>, current: &str, newest: &str| {
+            let (current, newest) = (version(current), version(newest));
+            match unwanted(rollout, Some(&current), &newest) {
+                Some(Progress::Held(reason, message)) => Some((reason, message)),
+                _ => None,
+            }
+        };
+        let (reason, message) = held(None, "1.10.0", "1.9.3").expect("held back");
+        assert_eq!(reason, "Downgrade");
+        assert!(
+            message.contains("1.9.3")
+                && message.contains("1.10.0")
+                && message.contains("allowDowngrade")
+        );
+        assert!(held(None, "1.0.0", "1.0.0-rc.1").is_some());
+        for (current, newest) in [
+            ("1.9.3", "1.10.0"),
+            ("1.0.0", "1.0.0"),
+            ("today", "yesterday"),
+        ] {
+            assert_eq!(held(None, current, newest), None);
+        }
+        let allowed = Rollout {
+            allow_downgrade: Some(true),
+            ..Rollout::default()
+        };
+        assert_eq!(held(Some(&allowed), "1.10.0", "1.9.3"), None);
+        assert!(unwanted(None, None, &version("0.1.0")).is_none());
+    }
+
+    #[test]
+    fn a_version_that_was_rolled_back_is_not_put_into_use_again() {
+        let rollout = Rollout {
+            rollback_from: Some("sha256:2.0.0".to_owned()),
+            ..Rollout::default()
+        };
+        let current = version("1.0.0");
+        let held = unwanted(Some(&rollout), Some(&current), &version("2.0.0"));
+        assert!(matches!(held, Some(Progress::Held("RolledBack", _))));
+        assert!(unwanted(Some(&rollout), Some(&current), &version("2.0.1")).is_none());
     }
 
     fn reason(rollout: Option<Rollout>, comparison: &Comparison) -> Option<&'static str> {

@@ -9,7 +9,8 @@ use llsd_registry::{PulledPlugin, Reference, SignatureStatus, Stage, chain};
 use llsd_render::adapter::Adapter;
 
 use super::fetch::world;
-use super::progress::{IN_USE, Progress, SHADOW_DIFF};
+use super::progress::{IN_USE, Progress, SHADOW_DIFF, VERIFICATION_LOST};
+use super::promotion::Outcome;
 use super::shadow;
 use crate::reconcile::report::conditions::Conditions;
 
@@ -32,10 +33,16 @@ const STEPS: [(Stage, &str); 8] = [
 pub(super) fn set_conditions(
     status: &mut SchemaPluginStatus,
     generation: Option<i64>,
-    progress: &Progress,
-    signature: Option<&SignatureStatus>,
+    outcome: &Outcome,
     now: Timestamp,
 ) {
+    let Outcome {
+        progress,
+        signature,
+        verification_loss,
+        promoted: _,
+    } = outcome;
+    let signature = signature.as_ref();
     let mut all = Conditions::new(&status.conditions, generation, now);
     match progress {
         Progress::InUse | Progress::Held(..) => {
@@ -80,6 +87,15 @@ pub(super) fn set_conditions(
             }
         }
         Progress::InvalidSpec(problem) => all.set(condition::ADMITTED, false, "BadSpec", problem),
+    }
+    match (verification_loss, progress) {
+        // The newest version has the same problem; say both.
+        (Some(loss), Progress::Failed(error)) if error.stage == Stage::Verify => {
+            let message = format!("{loss}; the newest version: {}", chain(error));
+            all.set(condition::VERIFIED, false, error.reason(), message);
+        }
+        (Some(loss), _) => all.set(condition::VERIFIED, false, VERIFICATION_LOST, loss),
+        (None, _) => {}
     }
     let (is_promoted, reason, message) = match progress {
         Progress::InUse => (true, "Succeeded", "the newest version is in use".to_owned()),

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use llsd_api::escape_lines;
 use llsd_api::labels::FIELD_MANAGER;
 
 /// The longest note that the API server accepts.
@@ -46,9 +47,10 @@ impl Events {
         for Transition {
             is_warning,
             reason,
-            mut note,
+            note,
         } in transitions
         {
+            let mut note = escape_lines(&note).into_owned();
             note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
             let event = Event {
                 type_: if is_warning {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 mod proposals;
+mod revocation;
 mod shadow;
 mod test_plugin;
 
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use test_plugin::TestPlugin;
 
 /// A public key that signed none of the plugins.
-const UNUSED_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+pub(crate) const UNUSED_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
 
 /// Enough fuel for `describe` and a small resource, but not for a large one.
 const LITTLE_FUEL: u64 = 6_000_000;

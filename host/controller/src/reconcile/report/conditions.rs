@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use llsd_api::escape_lines;
 
 /// The longest message that the API server accepts.
 const MAX_MESSAGE_BYTES: usize = 32_768;
@@ -31,7 +32,8 @@ impl Conditions {
         message: impl Into<String>,
     ) {
         let status = if is_true { "True" } else { "False" };
-        let mut message = message.into();
+        let message: String = message.into();
+        let mut message = escape_lines(&message).into_owned();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         let position = self.all.iter().position(|one| one.type_ == kind);
         let since = position
@@ -88,5 +90,13 @@ mod tests {
         conditions.set("Available", true, "MinimumReplicasAvailable", "all");
         let third = conditions.into_vec();
         assert_eq!((third.len(), third[0].last_transition_time.0), (1, at(3)));
+    }
+
+    #[test]
+    fn control_characters_in_a_message_are_escaped() {
+        let mut conditions = Conditions::new(&[], None, Timestamp::UNIX_EPOCH);
+        conditions.set("Ready", false, "NotAnImage", "it is \u{1b}[2J\u{9b}x\nnext");
+        let all = conditions.into_vec();
+        assert_eq!(all[0].message, "it is \\u001b[2J\\u009bx\nnext");
     }
 }
