@@ -1,10 +1,11 @@
 //! Output of the commands: data on standard output, messages on standard error.
 //!
-//! Colour is used only on a terminal, and not if `NO_COLOR` is set.
+//! Colour is used only on a terminal, and not if `NO_COLOR` is set. What a plugin, registry, image or
+//! cluster says is printed with its control characters escaped: everything passes through this module.
 
 use anstream::{eprint, eprintln};
 use anstyle::{AnsiColor, Style};
-use llsd_api::{Diagnostic, Severity};
+use llsd_api::{Diagnostic, Severity, escape_lines};
 use llsd_render::{SchemaChoice, SchemaSource};
 
 use crate::generation::{Outcome, Report};
@@ -24,27 +25,35 @@ pub(crate) enum OutputFormat {
 
 /// Prints an error and its causes.
 pub(crate) fn print_error(error: &anyhow::Error) {
-    eprintln!("{ERROR}error:{ERROR:#} {error}");
+    eprintln!(
+        "{ERROR}error:{ERROR:#} {}",
+        escape_lines(&error.to_string())
+    );
     for cause in error.chain().skip(1) {
-        eprintln!("  caused by: {cause}");
+        eprintln!("  caused by: {}", escape_lines(&cause.to_string()));
     }
 }
 
 /// Prints a command's data to standard output.
-#[allow(clippy::print_stdout, reason = "a command prints its data here only")]
 pub(crate) fn print(text: &str) {
+    print_styled(&escape_lines(text));
+}
+
+/// Prints data that contains our own colours. The caller has escaped everything else.
+#[allow(clippy::print_stdout, reason = "a command prints its data here only")]
+pub(crate) fn print_styled(text: &str) {
     anstream::println!("{}", text.trim_end_matches('\n'));
 }
 
 /// Prints a warning.
 #[cfg(feature = "network")]
 pub(crate) fn print_warning(text: &str) {
-    eprintln!("{WARNING}warning:{WARNING:#} {text}");
+    eprintln!("{WARNING}warning:{WARNING:#} {}", escape_lines(text));
 }
 
 /// Prints a message about the progress of a command.
 pub(crate) fn print_progress(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", escape_lines(text));
 }
 
 /// Prints the diagnostics of a generation, and the schema if the resource is rejected although one was
@@ -58,12 +67,13 @@ pub(crate) fn print_report(subject: &str, report: &Report) {
             SchemaSource::Detected => "detected in the base configuration",
             SchemaSource::RunningServer => "chosen by the release of the running server",
         };
-        eprintln!("  schema: {id} ({source})\n");
+        eprintln!("  schema: {} ({source})\n", escape_lines(id));
     }
 }
 
 /// Prints whether a file or resource is accepted, and its diagnostics, errors first.
 pub(crate) fn print_diagnostics(subject: &str, diagnostics: &[Diagnostic]) {
+    let subject = escape_lines(subject);
     let errors = diagnostics.iter().filter(|one| one.is_error()).count();
     let warnings = diagnostics.len() - errors;
     match (errors, warnings) {
@@ -93,6 +103,8 @@ pub(crate) fn print_diagnostics(subject: &str, diagnostics: &[Diagnostic]) {
             Severity::Error => (ERROR, ""),
             Severity::Warning => (WARNING, "warning: "),
         };
+        let field = field.to_string();
+        let [field, problem, fix] = [&field, problem, fix].map(|text| escape_lines(text));
         eprint!(
             "\n  {FIELD}{field}{FIELD:#}\n    {style}{label}{style:#}{problem}\n    fix: {fix}\n"
         );

@@ -70,11 +70,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Rejected);
         }
     };
-    output::print(&match arguments.output {
-        ConfigFormat::Config => after,
-        ConfigFormat::Diff => text_diff::unified(&yaml::write(&report.base), &after),
-        ConfigFormat::Json => serde_json::to_string_pretty(&as_json(&report))?,
-    });
+    match arguments.output {
+        ConfigFormat::Config => output::print(&after),
+        ConfigFormat::Diff => {
+            output::print_styled(&text_diff::unified(&yaml::write(&report.base), &after));
+        }
+        ConfigFormat::Json => output::print(&serde_json::to_string_pretty(&as_json(&report))?),
+    }
     Ok(Exit::Success)
 }
 

@@ -1,6 +1,7 @@
-//! Unified diffs of two strings, in colour on a terminal.
+//! Unified diffs of two strings, in colour on a terminal. Control characters in the strings are escaped.
 
 use anstyle::{AnsiColor, Style};
+use llsd_api::escape_lines;
 use similar::{ChangeTag, TextDiff};
 
 const ADDED: Style = AnsiColor::Green.on_default();
@@ -24,7 +25,7 @@ pub(crate) fn unified(before: &str, after: &str) -> String {
             };
             text += &format!(
                 "{style}{sign}{}{style:#}\n",
-                change.value().trim_end_matches('\n')
+                escape_lines(change.value().trim_end_matches('\n'))
             );
         }
     }

@@ -21,6 +21,14 @@ pub(crate) struct ClusterOptions {
 }
 
 impl ClusterOptions {
+    /// A context of the kubeconfig and its namespace.
+    pub(crate) fn in_context(context: Option<String>) -> Self {
+        Self {
+            context,
+            namespace: None,
+        }
+    }
+
     /// Connects to the cluster and runs `work` with the client.
     pub(crate) fn run<T>(
         &self,

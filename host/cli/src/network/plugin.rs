@@ -4,6 +4,7 @@ mod artifact;
 mod inspect;
 mod pull;
 mod push;
+mod rollback;
 mod verify;
 
 use crate::Exit;
@@ -19,6 +20,8 @@ pub(crate) enum Command {
     Pull(pull::Arguments),
     /// Verify a published plugin as the operator does: digests, signatures and load rules
     Verify(verify::Arguments),
+    /// Use the previous version of a plugin in the cluster again
+    Rollback(rollback::Arguments),
 }
 
 /// Runs a command.
@@ -28,5 +31,6 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Push(arguments) => push::run(arguments),
         Command::Pull(arguments) => pull::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
+        Command::Rollback(arguments) => rollback::run(arguments),
     }
 }

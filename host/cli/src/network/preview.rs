@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
-use llsd_api::{API_VERSION_V1ALPHA2, Distribution};
+use llsd_api::{API_VERSION_V1ALPHA2, Distribution, escape_line};
 use llsd_controller::ObjectChange;
 use llsd_render::yaml;
 use serde_json::Value;
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             ));
             return Ok(Exit::Success);
         }
-        output::print(&changed.join("\n"));
+        output::print_styled(&changed.join("\n"));
         Ok(Exit::Rejected)
     })
 }
@@ -104,5 +104,11 @@ fn describe(change: &ObjectChange) -> Option<String> {
         (_, None) => "would be deleted",
         _ => "would change",
     };
-    (!difference.is_empty()).then(|| format!("{kind} {name}: {verb}\n{difference}"))
+    (!difference.is_empty()).then(|| {
+        format!(
+            "{} {}: {verb}\n{difference}",
+            escape_line(kind),
+            escape_line(name)
+        )
+    })
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
-use llsd_api::Distribution;
+use llsd_api::{Distribution, escape_line, escape_lines};
 use llsd_controller::Preview;
 
 use crate::network::cluster::distribution;
@@ -54,11 +54,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
                 format!(
                     "\n{TITLE}configuration{TITLE:#}\n{ERROR}{}{ERROR:#}\n",
-                    causes.join("\n  caused by: ")
+                    escape_lines(&causes.join("\n  caused by: "))
                 )
             }
         };
-        output::print(&report);
+        output::print_styled(&report);
         Ok(Exit::Success)
     })
 }
@@ -77,7 +77,7 @@ fn overview(resource: &Distribution) -> String {
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {name:<10}{value}");
+            let _ = writeln!(text, "  {name:<10}{}", escape_line(&value));
         }
     };
     line("address", status.route_url.or(status.service_url));
@@ -133,7 +133,8 @@ fn conditions(resource: &Distribution) -> String {
         let style = if status == "True" { OK } else { ERROR };
         let _ = writeln!(text, "  {style}{status:<8}{style:#}{type_:<20}{reason}");
         if status != "True" && !message.is_empty() {
-            let _ = writeln!(text, "          {}", message.replace('\n', "\n          "));
+            let message = escape_lines(message).replace('\n', "\n          ");
+            let _ = writeln!(text, "          {message}");
         }
     }
     text
@@ -167,8 +168,8 @@ fn list_events(events: &[Event]) -> String {
         } else {
             OK
         };
-        let reason = event.reason.as_deref().unwrap_or_default();
-        let message = event.message.as_deref().unwrap_or_default();
+        let reason = escape_line(event.reason.as_deref().unwrap_or_default());
+        let message = escape_lines(event.message.as_deref().unwrap_or_default());
         let _ = writeln!(text, "  {style}{reason:<20}{style:#} {message}");
     }
     if events.is_empty() {

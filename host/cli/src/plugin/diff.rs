@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 ": differs"
             }
         ));
-        output::print(&text_diff::unified(&old, &new));
+        output::print_styled(&text_diff::unified(&old, &new));
     }
     output::print_progress(&format!(
         "{same} equal, {unexpected} unexpected differences"

@@ -101,3 +101,33 @@ async fn image_inspect_shows_what_the_operator_reads() {
     let text = succeed(&setup.llsd(&["image", "inspect", &image]));
     assert!(text.contains("schema    llama-stack/0.7"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn escape_sequences_in_labels_are_printed_as_text() {
+    let setup = Setup::start(false, Access::Anyone).await;
+    let build = setup.push_image("acme/stack:build").await;
+    let labels = [
+        "io.llamastack.config.base64=YTogMQ==",
+        "io.llamastack.config.schema=\u{1b}]0;owned\u{7}\u{1b}[2J",
+        "io.llamastack.config.plugin=x\nplugin    quay.io/forged",
+        "com.llamastack.distribution.version=\u{9b}31m",
+    ];
+    let image = setup.reference("acme/stack:hostile");
+    let mut mutate = vec!["mutate", &build, "--tag", &image];
+    mutate.extend(labels.iter().flat_map(|label| ["--label", label]));
+    setup.crane(&mutate).await;
+    for output in ["human", "json"] {
+        let shown = setup.llsd_in_colour(&["image", "inspect", &image, "--output", output]);
+        let text = succeed(&shown);
+        let is_safe = |c: char| !c.is_control() || c == '\n';
+        assert!(text.chars().all(is_safe), "{text:?}");
+        assert!(text.contains(r"\u001b]0;owned\u0007"), "{text}");
+        if output == "human" {
+            assert_eq!(text.matches("\nplugin    ").count(), 1, "{text}");
+        } else {
+            let read: Value = serde_json::from_str(&text).unwrap();
+            let schema = read["config"]["schema"].as_str().unwrap();
+            assert_eq!(schema, "\u{1b}]0;owned\u{7}\u{1b}[2J");
+        }
+    }
+}

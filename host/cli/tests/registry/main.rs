@@ -50,6 +50,16 @@ impl Setup {
 
     /// Runs `llsd` with the options to reach this registry.
     fn llsd(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs it as on a terminal. Otherwise escape sequences are removed from its output.
+    fn llsd_in_colour(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.env("CLICOLOR_FORCE", "1").output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_llsd"));
         command
             .args(arguments)
@@ -68,7 +78,7 @@ impl Setup {
             ]),
         };
         command.args(["--allow-address", "localhost"]);
-        command.output().unwrap()
+        command
     }
 
     async fn crane(&self, arguments: &[&str]) -> String {

@@ -1,5 +1,6 @@
 //! `llsd image inspect`: shows what the operator reads from an image.
 
+use llsd_api::escape_line;
 use llsd_registry::{BaseConfig, ImageReport, Platform, Reference, chain};
 use serde_json::{Value, json};
 
@@ -139,5 +140,11 @@ fn as_text(image: &Reference, report: &ImageReport) -> String {
         }
         Err(error) => lines.push(format!("config    none: {}", chain(error))),
     }
+    escaped_lines(&lines)
+}
+
+/// One line for each value, whatever the image says.
+fn escaped_lines(lines: &[String]) -> String {
+    let lines: Vec<_> = lines.iter().map(|line| escape_line(line)).collect();
     lines.join("\n")
 }

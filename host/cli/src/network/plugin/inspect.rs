@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use llsd_adapter_sdk::documents::Description;
+use llsd_api::escape_line;
 use llsd_plugin::{Form, Inspection, Origin};
 use llsd_render::adapter::Adapter;
 use serde_json::json;
@@ -163,5 +164,6 @@ fn as_text(
             .iter()
             .map(|problem| format!("rejected  {problem}")),
     );
+    let lines: Vec<_> = lines.iter().map(|line| escape_line(line)).collect();
     lines.join("\n")
 }

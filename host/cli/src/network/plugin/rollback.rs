@@ -1,0 +1,113 @@
+//! `llsd plugin rollback`: uses the previous version of an installed plugin again.
+
+use anyhow::Context;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use llsd_api::SchemaPlugin;
+use llsd_api::schema_plugin::LoadedPlugin;
+use serde_json::json;
+
+use crate::network::cluster::ClusterOptions;
+use crate::{Exit, output};
+
+/// Arguments of `plugin rollback`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Name of the SchemaPlugin
+    name: String,
+    /// Context of the kubeconfig; by default the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+/// Sets `spec.rollout.rollbackFrom` to the version in use.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let cluster = ClusterOptions::in_context(arguments.context.clone());
+    cluster.run(async |client| {
+        let api = Api::<SchemaPlugin>::all(client);
+        let name = &arguments.name;
+        let plugin = api
+            .get_opt(name)
+            .await
+            .context(
+                "failed to get the SchemaPlugin; check with `llsd doctor` that llsd is installed",
+            )?
+            .with_context(|| {
+                format!("there is no SchemaPlugin {name:?}; see `kubectl get schemaplugins`")
+            })?;
+        let (current, previous) = versions(&plugin)?;
+        let change = json!({
+            "metadata": { "resourceVersion": plugin.resource_version() },
+            "spec": { "rollout": { "rollbackFrom": current.component_digest } },
+        });
+        api.patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .context("failed to change the SchemaPlugin; run the command again")?;
+        output::print(&format!(
+            "SchemaPlugin {name:?} is rolled back\n  from {}\n  to   {}",
+            describe(current),
+            describe(previous)
+        ));
+        Ok(Exit::Success)
+    })
+}
+
+/// The version in use and the previous one.
+fn versions(plugin: &SchemaPlugin) -> anyhow::Result<(&LoadedPlugin, &LoadedPlugin)> {
+    let name = plugin.name_any();
+    anyhow::ensure!(
+        plugin.spec.proposal_prefix.is_none(),
+        "SchemaPlugin {name:?} loads the plugins that images propose; change the label of the image instead"
+    );
+    let status = plugin.status.as_ref();
+    let current = status.and_then(|status| status.current.as_ref());
+    let current =
+        current.with_context(|| format!("SchemaPlugin {name:?} has no version in use"))?;
+    let previous = status.and_then(|status| status.previous.as_ref());
+    let previous = previous.with_context(|| {
+        format!(
+            "SchemaPlugin {name:?} has no previous version; publish a corrected version, or change spec.reference"
+        )
+    })?;
+    Ok((current, previous))
+}
+
+fn describe(plugin: &LoadedPlugin) -> String {
+    format!(
+        "{} {} ({})",
+        plugin.name.as_deref().unwrap_or("unknown"),
+        plugin.version.as_deref().unwrap_or_default(),
+        plugin.component_digest
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use llsd_api::schema_plugin::SchemaPluginStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_rollback_needs_a_version_in_use_and_a_previous_one() {
+        let version = |digest: &str| LoadedPlugin {
+            component_digest: digest.to_owned(),
+            ..LoadedPlugin::default()
+        };
+        let mut plugin = SchemaPlugin::new("acme", Default::default());
+        let problem = |plugin: &SchemaPlugin| versions(plugin).map(|_| ()).unwrap_err().to_string();
+        assert!(problem(&plugin).contains("no version in use"));
+        plugin.status = Some(SchemaPluginStatus {
+            current: Some(version("sha256:2")),
+            ..SchemaPluginStatus::default()
+        });
+        assert!(problem(&plugin).contains("no previous version"));
+        plugin.status.as_mut().unwrap().previous = Some(version("sha256:1"));
+        let (current, previous) = versions(&plugin).unwrap();
+        assert_eq!(
+            (&*current.component_digest, &*previous.component_digest),
+            ("sha256:2", "sha256:1")
+        );
+        plugin.spec.proposal_prefix = Some("quay.io/acme".to_owned());
+        assert!(problem(&plugin).contains("label of the image"));
+    }
+}
