@@ -225,7 +225,7 @@ pub(crate) fn expand(id: &str) -> Request {
 
 /// A component of a few kilobytes that imports an instance whose types double `levels` times, so that their
 /// expansion has `2^levels` functions with paths of several kilobytes.
-pub fn doubled_types(levels: usize) -> Vec<u8> {
+pub(crate) fn doubled_types(levels: usize) -> Vec<u8> {
     let long = "x".repeat(1_000);
     let mut text = String::from("(component (type $t0 (instance (export \"read\" (func))))");
     for level in 1..=levels {

@@ -482,7 +482,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz_label_reader(all in prop::collection::vec(label(), 0..200)) {
+        fn any_labels_are_kept_within_their_limits_or_refused(all in prop::collection::vec(label(), 0..200)) {
             let map: serde_json::Map<String, serde_json::Value> =
                 all.into_iter().map(|(name, value)| (name, value.into())).collect();
             match kept(&serde_json::Value::Object(map).to_string()) {

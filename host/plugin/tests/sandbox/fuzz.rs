@@ -7,7 +7,7 @@ use crate::guests::{Guest, doubled_types};
 
 proptest! {
     #[test]
-    fn fuzz_component_inspection(
+    fn any_component_is_inspected_with_a_result_of_limited_size(
         levels in 0usize..6,
         is_guest in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..10),

@@ -52,7 +52,7 @@ pub(crate) fn damaged_copy(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, 
 
 proptest! {
     #[test]
-    fn fuzz_layer_reader(
+    fn any_layer_is_searched_within_its_limits_or_refused(
         entries in entries(),
         compression in 0..3,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),

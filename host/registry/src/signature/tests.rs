@@ -297,7 +297,7 @@ mod fuzz {
 
     proptest! {
         #[test]
-        fn fuzz_signature_bundle_reader(
+        fn any_bundle_counts_only_for_its_repository_or_is_refused(
             text in ".{0,40}",
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         ) {
