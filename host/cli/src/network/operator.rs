@@ -1,6 +1,6 @@
 //! `llsd operator`: runs the operator until it receives a signal.
 
-use std::io::IsTerminal;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kube::Config;
+use llsd_api::escape_line;
 use llsd_controller::{
     Distributions, Endpoints, Images, Metrics, ObjectLookup, Options, Polling, Registries, Scope,
     install_admission, install_definitions,
@@ -207,8 +208,8 @@ fn start_log(is_json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(|| EscapedLog(std::io::stderr()))
+        .with_ansi(false);
     if is_json {
         log.json().init();
     } else {
@@ -216,6 +217,40 @@ fn start_log(is_json: bool) {
     }
 }
 
+/// Writes the log with control characters escaped: its fields quote what registries and plugins say, and
+/// the library escapes the message only. Each write is one line.
+struct EscapedLog<W>(W);
+
+impl<W: Write> Write for EscapedLog<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        let line = format!("{}\n", escape_line(line));
+        self.0.write_all(line.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).with_context(|| format!("failed to listen on {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_line_contains_no_control_characters() {
+        let mut log = EscapedLog(Vec::new());
+        log.write_all(b"WARN error=\x1b[31m\nforged\x07\n").unwrap();
+        log.write_all("{\"error\":\"\u{9b}\"}\n".as_bytes())
+            .unwrap();
+        let written = String::from_utf8(log.0).unwrap();
+        let expected = "WARN error=\\u001b[31m\\nforged\\u0007\n{\"error\":\"\\u009b\"}\n";
+        assert_eq!(written, expected);
+    }
 }

@@ -119,33 +119,3 @@ async fn no_log_line_and_no_error_contains_a_credential() {
     }
     assert!(output.contains("you sent …"), "{output}");
 }
-
-/// The formats of the operator's log. The library escapes; this fails if a release stops doing so.
-#[test]
-fn a_log_line_contains_no_escape_sequence_of_a_registry() {
-    let hostile = Error::Refused {
-        at: "registry.example/x".to_owned(),
-        status: 400,
-        message: "\u{1b}[31mred\u{1b}]0;owned\u{7}\u{9b}2J".to_owned(),
-    };
-    let write = |is_json: bool| {
-        let captured = Captured::default();
-        let writer = captured.clone();
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || writer.clone());
-        let emit = || tracing::warn!(error = %hostile, "failed: {hostile}");
-        match is_json {
-            true => tracing::subscriber::with_default(log.json().finish(), emit),
-            false => tracing::subscriber::with_default(log.finish(), emit),
-        }
-        String::from_utf8(captured.0.lock().unwrap().clone()).unwrap()
-    };
-    let text = write(false);
-    assert!(
-        text.contains("red") && !text.trim_end().contains(char::is_control),
-        "{text:?}"
-    );
-    // A C1 character in JSON is for the program that shows the log to escape.
-    assert!(!write(true).contains(['\u{1b}', '\u{7}']));
-}
