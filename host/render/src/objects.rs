@@ -167,7 +167,7 @@ pub fn build_objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Diagnostics> 
     Ok(desired)
 }
 
-/// The objects that the pods need.
+/// The objects that the pods need, and the NetworkPolicy.
 fn before_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
     let &ObjectInputs { checked, owner, .. } = inputs;
     let (once, converge) = (Write::Once, Write::Converge);
@@ -195,11 +195,14 @@ fn before_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
         )),
         role_binding::role_binding(inputs)
             .map(|one| Child::new(Kind::RoleBinding, once, optional, &one)),
+        // Without its policy a server would accept connections from everywhere.
+        network_policy::network_policy(inputs)
+            .map(|one| Child::new(Kind::NetworkPolicy, converge, essential, &one)),
     ];
     children.into_iter().flatten().collect()
 }
 
-/// The objects that route traffic to the pods, scale them or protect them.
+/// The objects that route traffic to the pods, scale them or protect them from eviction.
 fn after_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
     let &ObjectInputs { checked, owner, .. } = inputs;
     let (converge, optional) = (Write::Converge, Need::Optional);
@@ -211,8 +214,6 @@ fn after_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
             Need::Essential,
             &service,
         )),
-        network_policy::network_policy(inputs)
-            .map(|one| Child::new(Kind::NetworkPolicy, converge, optional, &one)),
         autoscaler::autoscaler(checked, owner)
             .map(|one| Child::new(Kind::HorizontalPodAutoscaler, converge, optional, &one)),
         disruption_budget::disruption_budget(checked, owner)

@@ -10,7 +10,7 @@ use llsd_api::checked::{Checked, Reference, check_document};
 use llsd_api::{Diagnostics, FieldPath};
 use llsd_render::ca_bundle::{CaBundle, CaSource};
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, ObjectInputs, Owner,
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, Need, ObjectInputs, Owner,
     build_objects,
 };
 use llsd_render::{
@@ -210,6 +210,20 @@ fn the_operator_setting_overrides_the_resource_for_the_network_policy() {
             .any(|child| child.kind == Kind::NetworkPolicy);
         assert_eq!(has_policy, expected, "{setting:?}");
     }
+}
+
+/// Issue I, row 18.
+#[test]
+fn the_network_policy_is_applied_before_the_pods_and_its_failure_stops_the_pass() {
+    let checked = checked(with(
+        json!({"networking": {"allowedFrom": {"namespaces": ["app"]}}}),
+    ));
+    let desired = built(&checked, &generated(Vec::new())).unwrap();
+    let policy = desired
+        .before
+        .iter()
+        .find(|child| child.kind == Kind::NetworkPolicy);
+    assert_eq!(policy.map(|policy| policy.need), Some(Need::Essential));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! All objects are compared before any is written; comparing costs no request. The order of writes
 //! keeps the server running:
 //!
-//! 1. what the pods need, which only adds objects;
+//! 1. what the pods need, which only adds objects, and the NetworkPolicy: if it cannot be written, the
+//!    pods are neither started nor changed;
 //! 2. the Deployment, so that image, configuration and variables change in a single write;
 //! 3. what depends on the pods, so that a rejected Deployment leaves everything as it was;
 //! 4. deletions.

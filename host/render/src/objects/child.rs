@@ -108,7 +108,8 @@ pub enum Write {
 /// What happens if writing an object fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The pass stops, because the server does not work without the object.
+    /// The pass stops, because the server would not work, or would accept connections that it must
+    /// not accept.
     Essential,
     /// The pass continues, and the status reports the failure.
     Optional,

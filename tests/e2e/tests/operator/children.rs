@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, Secret, Service};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
-use llsd_e2e::{DEADLINE, Operator, condition, config_map, minimal};
+use llsd_e2e::{DEADLINE, Operator, condition, config_map, has_condition, minimal};
 use llsd_testbed::eventually;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -140,6 +140,46 @@ async fn an_autoscaler_controls_the_replicas_until_it_is_removed() {
     )
     .await
     .unwrap();
+}
+
+/// Issue I, row 18.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_policy_that_cannot_be_written_stops_the_rollout() {
+    let operator = Operator::start("closed").await;
+    let foreign = json!({
+        "metadata": {"name": "minimal-network-policy"},
+        "spec": {"podSelector": {}},
+    });
+    let policies = operator.api::<NetworkPolicy>();
+    policies
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(foreign).unwrap(),
+        )
+        .await
+        .unwrap();
+    let mut resource = minimal();
+    let restricted = json!({"networking": {"allowedFrom": {"namespaces": ["app"]}}});
+    merge(&mut resource["spec"], &restricted);
+    operator.create(&resource).await;
+    let is_stopped = |cr: &Distribution| has_condition(cr, "DeploymentUpdated", "False");
+    let cr = operator.wait_for("minimal", "stopped", is_stopped).await;
+    let (_, _, message) = condition(&cr, "DeploymentUpdated").unwrap();
+    assert!(message.contains("minimal-network-policy"), "{message}");
+    let deployments = operator.api::<Deployment>();
+    assert!(deployments.get_opt("minimal").await.unwrap().is_none());
+
+    let mark = operator.mark().await;
+    policies
+        .delete("minimal-network-policy", &DeleteParams::default())
+        .await
+        .unwrap();
+    operator.wait_until_ready("minimal").await;
+    let writes = operator.writes_since(mark).await;
+    let position = |written: &str| writes.iter().position(|one| one == written);
+    let policy = position("patch networkpolicies minimal-network-policy");
+    let deployment = position("patch deployments minimal");
+    assert!(policy.is_some() && policy < deployment, "{writes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
