@@ -111,6 +111,7 @@ async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Er
         ca_bundle: gathered.ca_bundle.as_ref(),
         derived: &DerivedValues::default(),
         network_policy: gathered.network_policy,
+        allows_any_uid: gathered.allows_any_uid,
     })?;
     let mut objects = Vec::new();
     let children = before.into_iter().chain([deployment]).chain(after);

@@ -140,6 +140,7 @@ async fn converge(
             ca_bundle: gathered.ca_bundle.as_ref(),
             derived: &secrets.derived,
             network_policy: gathered.network_policy,
+            allows_any_uid: gathered.allows_any_uid,
         })
     })?;
     let target = Target {

@@ -12,7 +12,7 @@ mod load;
 mod parse;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
 use llsd_registry::Mirror;
@@ -49,6 +49,7 @@ pub(crate) struct Settings {
     network_policy: LastGood<bool>,
     distributions: LastGood<BTreeMap<String, LastGood<KnownDistribution>>>,
     mirrors: LastGood<Vec<Mirror>>,
+    any_uid_namespaces: LastGood<BTreeSet<String>>,
 }
 
 /// The last valid value of a part, and the problem of a newer one.
@@ -107,6 +108,7 @@ impl Settings {
             network_policy,
             distributions,
             mirrors,
+            any_uid_namespaces,
         } = parsed;
         let known = old.and_then(|old| old.distributions.value.as_ref());
         let distributions = distributions.map(|all| {
@@ -120,6 +122,10 @@ impl Settings {
             network_policy: LastGood::after(old.map(|old| &old.network_policy), network_policy),
             distributions: LastGood::after(old.map(|old| &old.distributions), distributions),
             mirrors: LastGood::after(old.map(|old| &old.mirrors), mirrors),
+            any_uid_namespaces: LastGood::after(
+                old.map(|old| &old.any_uid_namespaces),
+                any_uid_namespaces,
+            ),
         }
     }
 
@@ -169,18 +175,27 @@ impl Settings {
         self.mirrors.effective()
     }
 
+    /// Whether the pods of a namespace may run as any user on OpenShift. No namespace may, while the
+    /// setting was never valid.
+    pub(crate) fn allows_any_uid(&self, namespace: &str) -> bool {
+        let namespaces = self.any_uid_namespaces.value.as_ref();
+        namespaces.is_some_and(|all| all.contains(namespace))
+    }
+
     /// Every problem of the ConfigMap.
     fn problems(&self) -> Vec<&str> {
         let Self {
             network_policy,
             distributions,
             mirrors,
+            any_uid_namespaces,
         } = self;
         let entries = distributions.value.iter().flat_map(BTreeMap::values);
         let mut all: Vec<&str> = [
             &network_policy.problem,
             &distributions.problem,
             &mirrors.problem,
+            &any_uid_namespaces.problem,
         ]
         .into_iter()
         .chain(entries.map(|entry| &entry.problem))
@@ -234,6 +249,7 @@ mod tests {
             network_policy: Ok(true),
             distributions: distributions.map(|all| all.into_iter().map(entry).collect()),
             mirrors: Ok(Vec::new()),
+            any_uid_namespaces: Ok(BTreeSet::new()),
         }
     }
 

@@ -118,17 +118,28 @@ pub struct ObjectInputs<'a> {
     /// Whether to create a NetworkPolicy, if the operator's settings decide. `None`: the resource
     /// decides.
     pub network_policy: Option<bool>,
+    /// Whether the installer lets the pods of this namespace run as any user on OpenShift.
+    pub allows_any_uid: bool,
+}
+
+impl ObjectInputs<'_> {
+    /// Whether the cluster restricts the users and groups of the pods: OpenShift, in a namespace for
+    /// which the installer did not allow [`ANY_UID`].
+    fn restricts_users(&self) -> bool {
+        self.cluster.has_any_uid && !self.allows_any_uid
+    }
 }
 
 /// The desired objects of a resource, in the order in which they are applied: first what the pods
-/// need, then the pods in one write, then what routes traffic to them.
+/// need and what restricts access to them, then the pods in one write, then what routes traffic to
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
-    /// Objects that the pods need.
+    /// Objects that the pods need, and the NetworkPolicy.
     pub before: Vec<Child>,
     /// The pods.
     pub deployment: Child,
-    /// Objects that route traffic to the pods, scale them or protect them.
+    /// Objects that route traffic to the pods, scale them or protect them from eviction.
     pub after: Vec<Child>,
     /// Objects that an earlier state of the resource may have created, and that must be deleted.
     pub retired: Vec<Retired>,
@@ -234,10 +245,11 @@ fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
         (Kind::ConfigMap, ca_bundle::SUFFIX),
         (Kind::Secret, derived_secret::SUFFIX),
         (Kind::Route, exposure::ROUTE_SUFFIX),
+        (Kind::RoleBinding, role_binding::SUFFIX),
     ];
     candidates
         .into_iter()
-        // A cluster without the Route API cannot have a Route to delete.
+        // A cluster that does not serve a kind has no object of it to delete.
         .filter(|(kind, _)| kind.is_served(inputs.cluster))
         .map(|(kind, suffix)| Retired {
             kind,

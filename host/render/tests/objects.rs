@@ -101,9 +101,41 @@ fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
     };
     let inputs = ObjectInputs {
         cluster: &openshift,
+        allows_any_uid: true,
         ..inputs
     };
     golden("openshift", &build_objects(&inputs).unwrap());
+}
+
+/// Issue I, row 16.
+#[test]
+fn on_openshift_the_pods_may_not_run_as_any_user_unless_the_installer_allows_it() {
+    let checked = checked(with(json!({})));
+    let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
+    let openshift = Cluster {
+        has_routes: true,
+        has_any_uid: true,
+        operator_namespace: None,
+    };
+    for allows_any_uid in [false, true] {
+        let desired = build_objects(&ObjectInputs {
+            allows_any_uid,
+            ..inputs(&checked, &plan, &openshift, &derived)
+        })
+        .unwrap();
+        let is_bound = desired
+            .children()
+            .any(|child| child.kind == Kind::RoleBinding);
+        let is_retired = desired
+            .retired
+            .iter()
+            .any(|one| one.kind == Kind::RoleBinding && one.name == "minimal-rb");
+        let pod = &desired.deployment.object["spec"]["template"]["spec"];
+        let group = &pod["securityContext"]["fsGroup"];
+        assert_eq!(is_bound, allows_any_uid);
+        assert_eq!(is_retired, !allows_any_uid);
+        assert_eq!(*group == 1001, allows_any_uid, "{group}");
+    }
 }
 
 #[test]
@@ -360,6 +392,7 @@ fn inputs<'a>(
         ca_bundle: None,
         derived,
         network_policy: None,
+        allows_any_uid: false,
     }
 }
 

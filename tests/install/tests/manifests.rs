@@ -172,6 +172,31 @@ async fn chart_values_for_digest_and_settings_reach_the_pod() {
     assert_eq!(account["imagePullSecrets"][0]["name"], "mirror");
 }
 
+/// Issue I, row 16.
+#[tokio::test]
+async fn the_any_uid_permission_exists_only_in_the_namespaces_that_the_installer_lists() {
+    let bound = |objects: &Objects| -> Vec<String> {
+        let binds = |object: &Value| object["roleRef"]["name"] == "llsd-operator-anyuid";
+        let bindings = objects.iter().filter(|(_, object)| binds(object));
+        bindings.map(|(name, _)| name.clone()).collect()
+    };
+    let default = chart(&["openshift.enabled=true"]).await.unwrap();
+    assert_eq!(bound(&default), [""; 0]);
+    for object in default
+        .values()
+        .filter(|object| object["metadata"]["name"] != "llsd-operator-anyuid")
+    {
+        assert!(!object.to_string().contains("\"bind\""), "{object}");
+    }
+
+    let listed = chart(&["openshift.enabled=true", "openshift.anyuidNamespaces={ml}"]);
+    let listed = listed.await.unwrap();
+    assert_eq!(bound(&listed), ["RoleBinding ml/llsd-operator-anyuid"]);
+    let settings = &listed["ConfigMap llsd-system/llama-stack-operator-config"]["data"];
+    let openshift: Value = serde_saphyr::from_str(settings["openshift"].as_str().unwrap()).unwrap();
+    assert_eq!(openshift, json!({"anyuidNamespaces": ["ml"]}));
+}
+
 #[tokio::test]
 async fn an_unknown_chart_value_is_rejected_by_name() {
     let error = chart(&["watchNamespaces=ml"]).await.unwrap_err();

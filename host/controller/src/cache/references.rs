@@ -29,6 +29,10 @@ pub(crate) enum Referent {
     NetworkPolicySwitch,
     /// The operator's registry mirrors.
     Mirrors,
+    /// Whether the operator's settings allow any user in a namespace of OpenShift.
+    AnyUid {
+        namespace: String,
+    },
 }
 
 /// Namespace and name of a resource.
@@ -162,7 +166,12 @@ fn stated(owner: &Owner, checked: &Checked) -> BTreeSet<Referent> {
         .chain(config_maps)
         .chain(distribution)
         .chain(switch)
-        .chain([Referent::Mirrors])
+        .chain([
+            Referent::Mirrors,
+            Referent::AnyUid {
+                namespace: namespace.clone(),
+            },
+        ])
         .collect()
 }
 

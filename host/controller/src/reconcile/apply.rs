@@ -96,9 +96,14 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     let deployment = deployment.write(target).await?;
     let exposure = write(target, after, &mut optional_failures).await?;
     let is_rolled_out = is_rolled_out(&deployment);
+    // Pods of llama-stack-k8s-operator that were adopted run as the user that its RoleBinding allows.
+    let is_needed = |kind: Kind| match kind {
+        Kind::RoleBinding => !is_rolled_out || adoption::is_template_kept(&deployment),
+        kind => !is_rolled_out && kind.is_read_by_pods(),
+    };
     let retired = retired
         .into_iter()
-        .filter(|one| is_rolled_out || !one.kind.is_read_by_pods())
+        .filter(|one| !is_needed(one.kind))
         .chain(unused_config_maps(
             target,
             config_map.filter(|_| is_rolled_out),

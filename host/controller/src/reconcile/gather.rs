@@ -39,6 +39,8 @@ pub(crate) struct Gathered {
     pub(crate) packages: BTreeMap<String, ProviderPackage>,
     /// Whether the operator's settings ask for a network policy; `None` if the resource decides.
     pub(crate) network_policy: Option<bool>,
+    /// Whether the operator's settings let the pods run as any user on OpenShift.
+    pub(crate) allows_any_uid: bool,
     /// Problems of the operator's settings that affect the resource.
     pub(crate) warnings: Vec<String>,
 }
@@ -111,6 +113,7 @@ pub(crate) async fn gather(
         labels,
         packages: external_providers::packages(images, checked, owner).await?,
         network_policy,
+        allows_any_uid: settings.allows_any_uid(&owner.namespace),
         warnings,
     })
 }

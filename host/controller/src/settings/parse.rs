@@ -15,12 +15,14 @@ pub(super) use llsd_render::distributions::settings::{ConfigMapData, Parsed};
 
 const FEATURE_FLAGS: &str = "featureFlags";
 const MIRRORS: &str = "mirrors";
+const OPENSHIFT: &str = "openshift";
 
 /// One version of the ConfigMap.
 pub(super) struct ParsedSettings {
     pub(super) network_policy: Parsed<bool>,
     pub(super) distributions: Parsed<BTreeMap<String, Parsed<KnownDistribution>>>,
     pub(super) mirrors: Parsed<Vec<Mirror>>,
+    pub(super) any_uid_namespaces: Parsed<BTreeSet<String>>,
 }
 
 /// One version of the ConfigMap, before the base configurations are loaded.
@@ -28,6 +30,7 @@ pub(super) struct StatedSettings {
     network_policy: Parsed<bool>,
     distributions: Parsed<StatedDistributions>,
     mirrors: Parsed<Vec<Mirror>>,
+    any_uid_namespaces: Parsed<BTreeSet<String>>,
 }
 
 /// The flags of llama-stack-k8s-operator. Unknown flags are ignored.
@@ -43,6 +46,13 @@ struct FeatureFlag {
     enabled: bool,
 }
 
+/// What the installer allows on OpenShift.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct OpenShift {
+    anyuid_namespaces: BTreeSet<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StatedMirror {
@@ -53,10 +63,12 @@ struct StatedMirror {
 /// Parses the data of the ConfigMap. A missing key has the default of its part.
 pub(super) fn parse(data: &ConfigMapData) -> StatedSettings {
     let flags: Parsed<FeatureFlags> = part(data, FEATURE_FLAGS);
+    let openshift: Parsed<OpenShift> = part(data, OPENSHIFT);
     StatedSettings {
         network_policy: flags.map(|flags| flags.enable_network_policy.enabled),
         distributions: StatedDistributions::parse(data),
         mirrors: mirrors(data),
+        any_uid_namespaces: openshift.map(|openshift| openshift.anyuid_namespaces),
     }
 }
 
@@ -79,6 +91,7 @@ impl StatedSettings {
                 .distributions
                 .map(|stated| stated.with_bases(found, &check_image)),
             mirrors: self.mirrors,
+            any_uid_namespaces: self.any_uid_namespaces,
         }
     }
 }
@@ -148,6 +161,18 @@ mod tests {
         );
         assert!(invalid.network_policy.unwrap_err().contains("featureFlags"));
         assert!(invalid.distributions.is_ok());
+    }
+
+    #[test]
+    fn no_namespace_may_use_any_uid_unless_the_installer_lists_it() {
+        let namespaces = |data: &[(&str, &str)]| parsed(data, &[]).any_uid_namespaces;
+        assert_eq!(namespaces(&[]), Ok(BTreeSet::new()));
+        assert_eq!(
+            namespaces(&[(OPENSHIFT, "anyuidNamespaces: [ml]")]),
+            Ok(BTreeSet::from(["ml".to_owned()]))
+        );
+        let error = namespaces(&[(OPENSHIFT, "anyuidNamespace: ml")]).unwrap_err();
+        assert!(error.contains("anyuidNamespace"), "{error}");
     }
 
     #[test]

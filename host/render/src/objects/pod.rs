@@ -30,7 +30,8 @@ pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
         termination_grace_period_seconds: overrides.termination_grace_period_seconds,
         image_pull_secrets: overrides.image_pull_secrets.clone(),
         security_context: Some(PodSecurityContext {
-            fs_group: Some(FS_GROUP),
+            // Where users are restricted, OpenShift chooses the group and rejects any other.
+            fs_group: (!inputs.restricts_users()).then_some(FS_GROUP),
             seccomp_profile: is_restricted(inputs).then(|| SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
                 localhost_profile: None,

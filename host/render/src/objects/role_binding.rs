@@ -1,4 +1,7 @@
-//! The RoleBinding that lets the pods run with the group of their volume on OpenShift.
+//! The RoleBinding that lets the pods run as any user on OpenShift.
+//!
+//! Everyone who may create pods in the namespace can use the ServiceAccount, and so run a pod as root.
+//! So the binding exists only in the namespaces for which the installer allows it.
 
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 
@@ -10,7 +13,8 @@ pub(super) const SUFFIX: &str = "-rb";
 pub const ANY_UID: &str = "system:openshift:scc:anyuid";
 
 pub(super) fn role_binding(inputs: &ObjectInputs<'_>) -> Option<RoleBinding> {
-    inputs.cluster.has_any_uid.then(|| RoleBinding {
+    let is_allowed = inputs.cluster.has_any_uid && inputs.allows_any_uid;
+    is_allowed.then(|| RoleBinding {
         metadata: metadata(inputs.owner, SUFFIX),
         role_ref: RoleRef {
             api_group: "rbac.authorization.k8s.io".to_owned(),

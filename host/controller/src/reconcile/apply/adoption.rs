@@ -35,6 +35,11 @@ pub(super) fn keep_owner(live: &DynamicObject, desired: &mut Value, uid: &str) {
     }
 }
 
+/// Whether a Deployment still has the pod template of llama-stack-k8s-operator.
+pub(super) fn is_template_kept(live: &DynamicObject) -> bool {
+    live.labels().contains_key(TEMPLATE_KEPT_FOR)
+}
+
 /// Keeps the pod template of llama-stack-k8s-operator, and so its pods, until the resource asks for
 /// something new. `allows_any_release` is true if the resource uses a distribution by name: then the
 /// running release stays.
@@ -136,6 +141,8 @@ mod tests {
         let ours = template("docker.io/llamastack/distribution-starter:0.7.1", "A");
         let first = applied(&deployment(&theirs, json!({})), &ours, true);
         assert_eq!(first["spec"]["template"], theirs);
+        let live = deployment(&theirs, first["metadata"]["labels"].clone());
+        assert!(is_template_kept(&live));
 
         let labels = first["metadata"]["labels"].clone();
         let live = deployment(&theirs, labels);
