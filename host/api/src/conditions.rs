@@ -58,6 +58,8 @@ pub mod reason {
     pub const CONFIG_GENERATION_FAILED: &str = "ConfigGenerationFailed";
     /// No installed plugin supports the schema.
     pub const UNSUPPORTED_CONFIG_VERSION: &str = "UnsupportedConfigVersion";
+    /// The image of the resource is being read from its registry.
+    pub const WAITING_FOR_IMAGE: &str = "WaitingForImage";
     /// Every reference resolves to a key.
     pub const ALL_SECRETS_FOUND: &str = "AllSecretsFound";
     /// A Secret does not exist.

@@ -4,39 +4,80 @@
 //! read once per digest, however many resources use it; a tag is resolved again when the registry
 //! client's cache expires. If a registry is unavailable, the read fails and nothing that runs
 //! changes.
+//!
+//! [`Images`] reads while its caller waits. [`Fetcher`] reads in the background, with a share for each
+//! namespace, and never makes a reconciliation wait for a registry.
 
+mod fair_queue;
+mod fetched;
+mod fetcher;
 mod keyrings;
+mod lookup;
 mod registries;
+mod retry;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::checked::Checked;
 use llsd_registry::{
     BaseConfig, BaseError, Error as RegistryError, FileError, Keyring, ParseReferenceError,
     Reference, Registry, chain,
 };
 
+pub(crate) use fetcher::Fetcher;
 use keyrings::Keyrings;
 pub(crate) use keyrings::Puller;
+pub use lookup::ImageLookup;
 pub use registries::Registries;
 
-/// Delay before a transient failure is retried.
-const RETRY: Duration = Duration::from_secs(10);
-/// Delay before any other failure is retried. A registry does not notify about a push.
-const RECHECK: Duration = Duration::from_secs(60);
+/// Reads images for a resource.
+pub(crate) trait ImageReader: Sync {
+    /// The base configuration and hints from the labels of an image.
+    fn base_config(
+        &self,
+        image: &str,
+        puller: &Puller,
+    ) -> impl Future<Output = Result<Arc<BaseConfig>, ReadError>> + Send;
 
-/// Reads images for all resources.
-pub struct Images {
+    /// One file of an image.
+    fn file(
+        &self,
+        image: &str,
+        path: &str,
+        puller: &Puller,
+    ) -> impl Future<Output = Result<Arc<[u8]>, ReadError>> + Send;
+}
+
+/// Reads images while the caller waits.
+pub(crate) struct Images {
     registries: Arc<Registries>,
     keyrings: Keyrings,
 }
 
+/// Why an image could not be read, and when to try again.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{cause}")]
+pub(crate) struct ReadError {
+    /// Why.
+    pub(crate) cause: Error,
+    /// Delay before the next attempt.
+    pub(crate) retry_after: Duration,
+}
+
+impl From<Error> for ReadError {
+    fn from(cause: Error) -> Self {
+        Self {
+            retry_after: retry::delay(&cause, 1),
+            cause,
+        }
+    }
+}
+
 /// Why an image could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Error {
     /// The image reference is invalid.
     #[error(transparent)]
     Reference(#[from] ParseReferenceError),
@@ -54,7 +95,64 @@ pub enum Error {
         /// Name of the object.
         name: String,
         /// The error of the API server.
-        error: Box<kube::Error>,
+        error: Arc<kube::Error>,
+    },
+    /// The image is being read in the background.
+    #[error(
+        "waiting for image {image} to be read from its registry; at most {} images are read at the same time for one namespace, each for at most {} s; if this takes longer, check that the registry responds",
+        fetcher::SHARES.of_one_namespace,
+        fetcher::DEADLINE.as_secs()
+    )]
+    Waiting {
+        /// The image.
+        image: String,
+        /// Since when.
+        since: Instant,
+    },
+    /// Reading the image takes too long.
+    #[error(
+        "image {image}: not read within {} s; check that its registry responds, or use another registry",
+        .limit.as_secs()
+    )]
+    Deadline {
+        /// The image.
+        image: String,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// The registry did not answer, and is not asked again yet.
+    #[error(
+        "image {image}: registry {host:?} did not answer the last {failures} reads for namespace {namespace:?}, so it is not asked again yet; check that it responds, or use another registry"
+    )]
+    HostBackoff {
+        /// The image.
+        image: String,
+        /// Its registry.
+        host: String,
+        /// The namespace of the resource.
+        namespace: String,
+        /// Failed reads in a row.
+        failures: u32,
+        /// When it is asked again.
+        until: Instant,
+    },
+    /// The namespace refers to more images than are remembered for it.
+    #[error(
+        "image {image}: namespace {namespace:?} waits for {limit} images already, which is the limit; use fewer different images in the namespace"
+    )]
+    TooMany {
+        /// The image.
+        image: String,
+        /// The namespace of the resource.
+        namespace: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The read ended without a result.
+    #[error("reading image {image} ended unexpectedly; see the log of the operator")]
+    Interrupted {
+        /// The image.
+        image: String,
     },
 }
 
@@ -65,17 +163,42 @@ impl Error {
             Self::Reference(_) => "BadImageReference",
             Self::Image(error) | Self::File(FileError::Image(error)) => error.reason(),
             Self::File(FileError::Absent { .. }) => "BadProviderImage",
-            Self::Api { .. } => llsd_api::conditions::reason::CONFIG_GENERATION_FAILED,
+            Self::Api { .. } | Self::Interrupted { .. } => {
+                llsd_api::conditions::reason::CONFIG_GENERATION_FAILED
+            }
+            Self::Waiting { .. } => llsd_api::conditions::reason::WAITING_FOR_IMAGE,
+            Self::Deadline { .. } => "RegistryTimeout",
+            Self::HostBackoff { .. } => "RegistryUnreachable",
+            Self::TooMany { .. } => "TooManyImages",
         }
     }
 
     /// Whether the user must change the resource, the image or a credential.
     pub(crate) fn needs_user_action(&self) -> bool {
         match self {
-            Self::Reference(_) => true,
+            Self::Reference(_) | Self::TooMany { .. } => true,
             Self::Image(error) => !error.is_transient(),
             Self::File(error) => !error.is_transient(),
-            Self::Api { .. } => false,
+            Self::Api { .. }
+            | Self::Waiting { .. }
+            | Self::Deadline { .. }
+            | Self::HostBackoff { .. }
+            | Self::Interrupted { .. } => false,
+        }
+    }
+
+    /// Whether the registry did not answer, or not in time.
+    fn is_silence(&self) -> bool {
+        match self {
+            Self::Deadline { .. } => true,
+            Self::Image(BaseError::Registry(error))
+            | Self::File(FileError::Image(BaseError::Registry(error))) => matches!(
+                error,
+                RegistryError::Unreachable { .. }
+                    | RegistryError::TimedOut { .. }
+                    | RegistryError::ConnectionLost { .. }
+            ),
+            _ => false,
         }
     }
 
@@ -94,51 +217,18 @@ impl Error {
             _ => false,
         }
     }
-
-    /// Delay before the next attempt.
-    pub(crate) fn retry_after(&self) -> Duration {
-        if self.needs_user_action() {
-            RECHECK
-        } else {
-            RETRY
-        }
-    }
 }
 
 impl Images {
     /// `mounted` holds the operator's own credentials, which are tried after those of the namespace.
-    pub fn new(client: Client, registries: Arc<Registries>, mounted: Keyring) -> Self {
+    pub(crate) fn new(client: Client, registries: Arc<Registries>, mounted: Keyring) -> Self {
         Self {
             registries,
             keyrings: Keyrings::new(client, mounted),
         }
     }
 
-    /// The base configuration that the labels of an image contain or point to, with the hints about
-    /// it, read for a resource of a namespace.
-    pub async fn base(
-        &self,
-        image: &str,
-        checked: &Checked,
-        namespace: &str,
-    ) -> Result<(Arc<BaseConfig>, Hints), Error> {
-        let puller = Puller::of(checked, namespace);
-        let read = self.base_config(image, &puller).await?;
-        let hints = hints(&read);
-        Ok((read, hints))
-    }
-
-    /// The pull secrets that were tried when images were last read for a puller.
-    pub(crate) fn pull_secrets(&self, puller: &Puller) -> Vec<String> {
-        self.keyrings.secrets(puller)
-    }
-
-    /// The base configuration and hints from the labels of an image.
-    pub(crate) async fn base_config(
-        &self,
-        image: &str,
-        puller: &Puller,
-    ) -> Result<Arc<BaseConfig>, Error> {
+    async fn read_base(&self, image: &str, puller: &Puller) -> Result<Arc<BaseConfig>, Error> {
         let reference: Reference = image.parse()?;
         self.read(puller, |registry, keyring| {
             let reference = reference.clone();
@@ -147,8 +237,7 @@ impl Images {
         .await
     }
 
-    /// One file of an image.
-    pub(crate) async fn file(
+    async fn read_file(
         &self,
         image: &str,
         path: &str,
@@ -182,6 +271,20 @@ impl Images {
             return Err(denied);
         }
         request(registry, fresh).await
+    }
+}
+
+impl ImageReader for Images {
+    async fn base_config(
+        &self,
+        image: &str,
+        puller: &Puller,
+    ) -> Result<Arc<BaseConfig>, ReadError> {
+        Ok(self.read_base(image, puller).await?)
+    }
+
+    async fn file(&self, image: &str, path: &str, puller: &Puller) -> Result<Arc<[u8]>, ReadError> {
+        Ok(self.read_file(image, path, puller).await?)
     }
 }
 

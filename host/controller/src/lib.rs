@@ -36,7 +36,7 @@ mod servers;
 mod settings;
 
 pub use cache::{ObjectLookup, Scope};
-pub use images::{Error as ImageError, Images, Registries, hints as image_hints};
+pub use images::{ImageLookup, Registries, hints as image_hints};
 pub use operator::{Endpoints, Error, Options, run};
 pub use plugins::load_pulled;
 pub use preview::{ConfigChange, ObjectChange, Preview, PreviewError, PreviewOptions, Previewer};

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::cache::{ObjectLookup, Scope};
-use crate::images::Registries;
+use crate::images::{ImageLookup, Registries};
 use crate::process::{LeaderElection, Metrics, Migration, discover, migrate_storage};
 use crate::servers::Polling;
 use crate::settings::Distributions;
@@ -39,6 +39,9 @@ pub struct Options {
     /// Gives other parts of the process access to the watched objects, also on a replica that is not
     /// the leader.
     pub lookup: ObjectLookup,
+    /// Lets other parts of the process read images with the operator's limits, also on a replica that
+    /// is not the leader.
+    pub image_lookup: ImageLookup,
     /// Loads the plugins of `SchemaPlugin`s.
     pub host: Host,
     /// Label selector of the `SchemaPlugin`s to serve; all if `None`.

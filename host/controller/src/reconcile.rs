@@ -27,8 +27,8 @@ use llsd_api::{Distribution, check};
 use llsd_render::objects::{Kind, ObjectInputs, Owner, build_objects};
 use tracing::Instrument;
 
-use crate::cache::UpstreamRunning;
-use crate::images::{self, Puller};
+use crate::cache::{Priority, UpstreamRunning};
+use crate::images::Puller;
 use apply::{Target, apply};
 pub(crate) use context::Context;
 pub(crate) use error::Error;
@@ -41,6 +41,13 @@ use resolve_secrets::resolve_secrets;
 const RESYNC: Duration = Duration::from_secs(3600);
 /// Requeue delay while an object of someone else prevents a write. That object may not be watched.
 const RECHECK: Duration = Duration::from_secs(60);
+/// The longest time for the steps from check to apply. They make a few requests to the API server and
+/// call plugins with time limits of seconds; registries are read in the background.
+const PASS_DEADLINE: Duration = Duration::from_secs(120);
+/// The longest time for the report step.
+const REPORT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a resource waits for its image before its status says so. Most images take less.
+const QUIET_WAIT: Duration = Duration::from_secs(2);
 /// Requeue delay of a reconciliation that made way for new resources.
 const SOON: Duration = Duration::from_millis(100);
 /// The longest requeue delay while llama-stack-k8s-operator runs. It may release its Lease before the
@@ -53,15 +60,11 @@ pub(crate) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let (namespace, name) = (guarded.namespace().unwrap_or_default(), guarded.name_any());
-    let is_new = ctx
-        .cache
-        .child(Kind::Deployment, &namespace, &name)
-        .is_none();
-    let _permit = if is_new {
-        ctx.priority.acquire_high().await
-    } else {
-        ctx.priority.acquire_normal().await
-    };
+    if let Err(wait) = ctx.pace.take(&namespace, &name, Instant::now()) {
+        return Ok(Action::requeue(wait));
+    }
+    let priority = priority(&guarded, &ctx);
+    let _permit = ctx.priority.acquire(&namespace, priority).await;
     let started = Instant::now();
     let _guard = ctx.health.start(started);
     let result = run_steps(&guarded, &ctx).await;
@@ -78,6 +81,21 @@ pub(crate) async fn reconcile(
     result
 }
 
+/// A resource that was never reported on comes before others of its namespace, so that its pods start
+/// soon. After the first report it waits for its turn, even if it still has no Deployment.
+fn priority(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Priority {
+    let Ok(cr) = &guarded.0 else {
+        return Priority::Normal;
+    };
+    let (namespace, name) = (cr.namespace().unwrap_or_default(), cr.name_any());
+    let deployment = ctx.cache.child(Kind::Deployment, &namespace, &name);
+    let (status, _) = ctx.statuses.newest(cr);
+    match deployment.is_none() && status.conditions.is_empty() {
+        true => Priority::High,
+        false => Priority::Normal,
+    }
+}
+
 /// All steps, from check to report.
 async fn run_steps(
     guarded: &DeserializeGuard<Distribution>,
@@ -92,12 +110,25 @@ async fn run_steps(
         return Ok(Action::await_change());
     }
     let owner = owner(cr);
-    let Some(outcome) = converge(cr, &owner, ctx).await.transpose() else {
+    let outcome = tokio::time::timeout(PASS_DEADLINE, converge(cr, &owner, ctx)).await;
+    let outcome = outcome.unwrap_or(Err(Error::Deadline(PASS_DEADLINE)));
+    let Some(outcome) = outcome.transpose() else {
         return Ok(Action::requeue(SOON));
     };
-    report(ctx, cr, &owner, &outcome)
-        .instrument(tracing::debug_span!("report"))
-        .await?;
+    let waiting_since = outcome.as_ref().err().and_then(Error::waiting_since);
+    if let Some(since) = waiting_since
+        && let Some(left) = QUIET_WAIT.checked_sub(since.elapsed())
+    {
+        return Ok(Action::requeue(left));
+    }
+    let report = report(ctx, cr, &owner, &outcome).instrument(tracing::debug_span!("report"));
+    tokio::time::timeout(REPORT_DEADLINE, report)
+        .await
+        .unwrap_or(Err(Error::Deadline(REPORT_DEADLINE)))?;
+    if waiting_since.is_some() {
+        // The end of the read triggers the resource.
+        return Ok(Action::requeue(RECHECK));
+    }
     outcome.map(|applied| {
         Action::requeue(if applied.is_complete() {
             RESYNC
@@ -165,13 +196,14 @@ async fn gather_recorded(
 ) -> Result<Gathered, Error> {
     ctx.references.record(owner, checked);
     let settings = ctx.settings.get().await;
-    let gathered = gather(&ctx.contents, &settings, &ctx.images, checked, owner).await;
+    let images = ctx.images.for_resource(owner);
+    let gathered = gather(&ctx.contents, &settings, &images, checked, owner).await;
     let puller = Puller::of(checked, &owner.namespace);
     ctx.references
         .record_pull_secrets(owner, ctx.images.pull_secrets(&puller));
     let image_read = match &gathered {
         Ok(gathered) => gathered.labels.as_ref().map(|_| "Read"),
-        Err(error) => error.image().map(images::Error::reason),
+        Err(error) => error.image().map(|error| error.cause.reason()),
     };
     if let Some(outcome) = image_read {
         ctx.metrics.count_image_read(outcome);
@@ -199,7 +231,7 @@ pub(crate) fn error_policy(
     Action::requeue(match (error, image) {
         (Error::UpstreamRunning(running), _) => lease_delay(running, Timestamp::now()),
         // Registries are not watched.
-        (_, Some(image)) => image.retry_after(),
+        (_, Some(image)) => image.retry_after,
         (error, None) if error.waits_for_change() => RESYNC,
         _ => {
             let namespace = guarded.namespace().unwrap_or_default();

@@ -9,7 +9,7 @@
 //! * a redirect or token realm must not be further inside the network than the registry: a registry on
 //!   a public address cannot redirect to a private one, unless the installer listed it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -42,7 +42,8 @@ impl Network for SystemNetwork {
     fn resolve(&self, host: &str) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
         let host = host.to_owned();
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host, 0)).await?;
+            let found = llsd_blocking::NAMES.run(move || (host.as_str(), 0).to_socket_addrs());
+            let found = found.await.map_err(std::io::Error::other)??;
             Ok(found.map(|address| address.ip()).collect())
         })
     }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use kube::Client;
+use llsd_blocking::ADMISSION;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::JoinError;
 
 use crate::admission_decision::{Decision, invalid_review};
 use crate::admission_request::{
@@ -79,7 +80,9 @@ async fn check_in_context(
         Err(warning) => (None, Some(warning)),
     };
     let resource = checked.clone();
-    let previewed = spawn_blocking(move || preview(&catalog, &resource, base, &status)).await?;
+    let previewed = ADMISSION
+        .run(move || preview(&catalog, &resource, base, &status))
+        .await?;
     let missing = missing_references(objects.as_ref(), &namespace, &checked);
     let diagnostics = missing.into_iter().chain(base_warning).chain(previewed);
     diagnostics.for_each(|diagnostic| decision.add(diagnostic));

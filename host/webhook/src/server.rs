@@ -16,7 +16,8 @@ use futures::StreamExt;
 use hyper_util::rt::TokioTimer;
 use kube::core::conversion::ConversionReview;
 use llsd_api::{CONVERSION_PATH, VALIDATION_PATH};
-use tokio::task::{JoinError, spawn_blocking};
+use llsd_blocking::REVIEWS;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use crate::admission::{self, Context};
@@ -123,7 +124,7 @@ pub(crate) async fn compute<T: Send + 'static>(
     if review.len() <= INLINE_BYTES {
         return Ok(work(&review));
     }
-    spawn_blocking(move || work(&review)).await
+    REVIEWS.run(move || work(&review)).await
 }
 
 fn router(context: Context, limits: Limits) -> Router {

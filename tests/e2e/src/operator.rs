@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use llsd_controller::{Endpoints, Metrics, ObjectLookup, Options, Registries, run};
+use llsd_controller::{Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Registries, run};
 use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
 use llsd_registry::{Keyring, Registry};
 use tokio::sync::{oneshot, watch};
@@ -59,6 +59,7 @@ impl TestEnv {
             plugins_in_use: watch::Sender::new(Arc::default()),
             distributions_in_use: watch::Sender::new(Arc::default()),
             lookup: ObjectLookup::default(),
+            image_lookup: ImageLookup::default(),
             scope: self.scope.clone(),
             operator_namespace: home.to_owned(),
             host: host().clone(),

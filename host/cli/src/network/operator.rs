@@ -10,10 +10,10 @@ use anyhow::Context;
 use kube::Config;
 use llsd_api::escape_line;
 use llsd_controller::{
-    Distributions, Endpoints, Images, Metrics, ObjectLookup, Options, Polling, Registries, Scope,
-    install_admission, install_definitions,
+    Distributions, Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Polling, Registries,
+    Scope, install_admission, install_definitions,
 };
-use llsd_registry::Registry;
+use llsd_registry::{Registry, Timeouts};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -23,9 +23,9 @@ use crate::network::registry::RegistryOptions;
 use crate::network::webhooks;
 use crate::{Exit, plugin_loader};
 
-/// Threads for blocking work: plugin calls, files, DNS. Few, because each thread costs memory and
-/// the semaphore of the plugin host limits concurrent calls anyway.
-const BLOCKING_THREADS: usize = 8;
+/// The longest time for one operation on a registry. Shorter than the deadline of a background read, so
+/// that the error names what did not respond.
+const REGISTRY_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Default of `--poll-servers`. Long, because a server's release and providers only change with its
 /// pods, and the operator watches those.
@@ -90,13 +90,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let plugins = plugin_loader::load(&host, &arguments.plugins)?;
     let registries = Registries::new(Registry::new(llsd_registry::Settings {
         cache_dir: caches.registry(),
+        timeouts: Timeouts {
+            total: REGISTRY_TIMEOUT,
+            ..Timeouts::default()
+        },
         ..arguments.registries.settings()?
     })?);
     let registries = Arc::new(registries);
     let keyring = arguments.registries.keyring()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(llsd_blocking::THREADS)
         .build()
         .context("failed to start the async runtime")?;
     runtime.block_on(async {
@@ -115,10 +119,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let plugins_in_use = watch::Sender::new(Arc::from(plugins.as_slice()));
         let distributions_in_use = watch::Sender::new(Arc::new(Distributions::before_first_load()));
         let lookup = ObjectLookup::default();
+        let image_lookup = ImageLookup::default();
         let shared = webhooks::Shared {
             client: &client,
             namespace: &operator_namespace,
-            images: Images::new(client.clone(), registries.clone(), keyring.clone()),
+            images: image_lookup.clone(),
             plugins_in_use: plugins_in_use.subscribe(),
             distributions_in_use: distributions_in_use.subscribe(),
             lookup: lookup.clone(),
@@ -152,6 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             plugins_in_use,
             distributions_in_use,
             lookup,
+            image_lookup,
             host,
             plugin_selector: arguments.plugin_selector.clone(),
             scope,

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use llsd_api::checked::Checked;
-use llsd_controller::{Distributions, Images, ObjectLookup};
+use llsd_controller::{Distributions, ImageLookup, ObjectLookup};
 use llsd_plugin::Plugin;
 use llsd_render::objects::Kind;
 use llsd_webhook::{Catalog, Exposure, ImageBaseConfig, Periods, SECRET_NAME, Server};
@@ -37,7 +37,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) client: &'a Client,
     /// The operator's namespace.
     pub(crate) namespace: &'a str,
-    pub(crate) images: Images,
+    pub(crate) images: ImageLookup,
     pub(crate) plugins_in_use: watch::Receiver<Arc<[Plugin]>>,
     pub(crate) distributions_in_use: watch::Receiver<Arc<Distributions>>,
     pub(crate) lookup: ObjectLookup,
@@ -115,8 +115,8 @@ fn watch_catalog(
     catalog
 }
 
-/// Reads images with the operator's cache and credentials.
-struct OperatorImages(Images);
+/// Reads images with the operator's cache, credentials and limits.
+struct OperatorImages(ImageLookup);
 
 impl llsd_webhook::ImageReader for OperatorImages {
     fn base_config<'a>(
@@ -133,7 +133,7 @@ impl llsd_webhook::ImageReader for OperatorImages {
                 digest: read.image_digest.to_string(),
                 variables: read.variables.clone(),
             }),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         })
         .boxed()
     }

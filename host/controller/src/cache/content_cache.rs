@@ -1,11 +1,11 @@
 //! The content of the Secrets and ConfigMaps that resources refer to. An object is read again only
-//! when its resource version changed.
+//! when its resource version changed, or when its namespace refers to more than the cache stores.
 //!
 //! Of a Secret, the cache stores the keys and a fingerprint of each value: an HMAC under a key that
 //! only the operator has, so that a fingerprint cannot be used to guess the value. Secret values
 //! themselves are never stored; [`ContentCache::secret_values`] reads them on every call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
@@ -22,6 +22,7 @@ use tokio::sync::OnceCell;
 
 use super::ClusterCache;
 use super::env_conversion::{ConvertedType, converted_type};
+use super::tenant_cache::TenantCache;
 
 /// The Secret with the HMAC key, in the operator's own namespace.
 const KEY_SECRET: &str = "llsd-rollout-key";
@@ -42,8 +43,8 @@ pub(crate) struct Fingerprint {
     pub(crate) converted_type: Option<ConvertedType>,
 }
 
-/// By namespace and name: the resource version that was read, and the content.
-type VersionedContent<T> = Mutex<HashMap<(String, String), (String, T)>>;
+/// What a small content weighs besides its bytes.
+const OVERHEAD_BYTES: usize = 128;
 
 /// Why the keys of a Secret are unknown.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +65,8 @@ pub(crate) struct ContentCache {
     cache: Arc<ClusterCache>,
     operator_namespace: String,
     key: OnceCell<Vec<u8>>,
-    config_maps: VersionedContent<ConfigMapData>,
-    secrets: VersionedContent<Fingerprints>,
+    config_maps: Mutex<TenantCache<ConfigMapData>>,
+    secrets: Mutex<TenantCache<Fingerprints>>,
 }
 
 impl ContentCache {
@@ -80,8 +81,8 @@ impl ContentCache {
             cache,
             operator_namespace,
             key: OnceCell::new(),
-            config_maps: VersionedContent::default(),
-            secrets: VersionedContent::default(),
+            config_maps: Mutex::default(),
+            secrets: Mutex::default(),
         }
     }
 
@@ -99,12 +100,13 @@ impl ContentCache {
         let found = api.get_opt(name).await?;
         Ok(found.map(|map| {
             let data = Arc::new(map.data.unwrap_or_default());
+            let bytes = data.iter().map(|(key, text)| key.len() + text.len()).sum();
             store(
                 &self.config_maps,
-                namespace,
-                name,
+                (namespace, name),
                 map.metadata,
                 data.clone(),
+                bytes,
             );
             data
         }))
@@ -164,39 +166,39 @@ impl ContentCache {
             })
             .collect();
         let fingerprints = Arc::new(fingerprints);
+        let bytes = fingerprints.keys().map(|key| key.len() + OVERHEAD_BYTES);
         store(
             &self.secrets,
-            namespace,
-            name,
+            (namespace, name),
             secret.metadata,
             fingerprints.clone(),
+            bytes.sum(),
         );
         Ok(Some(fingerprints))
     }
 
     /// Drops the content of objects that no longer exist.
     pub(crate) fn forget_deleted(&self) {
-        retain(&self.config_maps, |namespace, name| {
+        self.config_maps.lock().retain(|namespace, name| {
             let found = self.cache.child(Kind::ConfigMap, namespace, name);
             found.is_some()
         });
-        retain(&self.secrets, |namespace, name| {
-            self.cache.child(Kind::Secret, namespace, name).is_some()
-        });
+        self.secrets
+            .lock()
+            .retain(|namespace, name| self.cache.child(Kind::Secret, namespace, name).is_some());
     }
 
     /// The stored content, if the object has not changed since it was read.
     fn cached<T: Clone>(
         &self,
-        stored: &VersionedContent<T>,
+        stored: &Mutex<TenantCache<T>>,
         kind: Kind,
         namespace: &str,
         name: &str,
     ) -> Option<T> {
         let current = self.cache.child(kind, namespace, name)?;
-        let stored = stored.lock();
-        let (version, content) = stored.get(&(namespace.to_owned(), name.to_owned()))?;
-        (current.metadata.resource_version.as_ref() == Some(version)).then(|| content.clone())
+        let version = current.metadata.resource_version.as_ref()?;
+        stored.lock().get(namespace, name, version)
     }
 
     /// Reads the HMAC key, and creates it if there is none.
@@ -234,23 +236,18 @@ fn new_key() -> Result<Secret, ContentError> {
     })
 }
 
-fn store<T>(
-    stored: &VersionedContent<T>,
-    namespace: &str,
-    name: &str,
+fn store<T: Clone>(
+    stored: &Mutex<TenantCache<T>>,
+    (namespace, name): (&str, &str),
     metadata: ObjectMeta,
     content: T,
+    bytes: usize,
 ) {
     let version = metadata.resource_version.unwrap_or_default();
+    let bytes = bytes + OVERHEAD_BYTES;
     stored
         .lock()
-        .insert((namespace.to_owned(), name.to_owned()), (version, content));
-}
-
-fn retain<T>(stored: &VersionedContent<T>, exists: impl Fn(&str, &str) -> bool) {
-    stored
-        .lock()
-        .retain(|(namespace, name), _| exists(namespace, name));
+        .insert(namespace, name, version, content, bytes);
 }
 
 /// The HMAC of a value. `location` (namespace, Secret and key) is part of the hashed message, so

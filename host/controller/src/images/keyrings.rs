@@ -6,6 +6,7 @@
 //! of an unchanged resource makes no request.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret, ServiceAccount};
@@ -31,6 +32,11 @@ pub(crate) struct Puller {
 }
 
 impl Puller {
+    /// The namespace of the resource.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// The puller for the pods of a resource.
     pub(crate) fn of(checked: &Checked, namespace: &str) -> Self {
         let overrides = &checked.workload.overrides;
@@ -38,6 +44,17 @@ impl Puller {
             namespace: namespace.to_owned(),
             secrets: names(overrides.image_pull_secrets.as_deref()),
             service_account: overrides.service_account_name.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl From<&str> for Puller {
+    fn from(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            secrets: Vec::new(),
+            service_account: None,
         }
     }
 }
@@ -149,6 +166,6 @@ fn found<T>(
     result.map_err(|error| Error::Api {
         kind,
         name: name.to_owned(),
-        error: Box::new(error),
+        error: Arc::new(error),
     })
 }

@@ -12,6 +12,8 @@ pub struct Registries {
 struct Current {
     mirrors: Vec<Mirror>,
     registry: Registry,
+    /// Counts the changes of the mirrors.
+    generation: u64,
 }
 
 impl Registries {
@@ -21,6 +23,7 @@ impl Registries {
             current: Mutex::new(Current {
                 mirrors: Vec::new(),
                 registry: base.clone(),
+                generation: 0,
             }),
             base,
         }
@@ -29,6 +32,11 @@ impl Registries {
     /// The current client.
     pub(crate) fn current(&self) -> Registry {
         self.current.lock().registry.clone()
+    }
+
+    /// How often the mirrors changed.
+    pub(super) fn generation(&self) -> u64 {
+        self.current.lock().generation
     }
 
     /// Uses these mirrors from now on. A mirror from the command line wins over one with the same
@@ -46,6 +54,7 @@ impl Registries {
         *current = Current {
             mirrors: mirrors.to_vec(),
             registry,
+            generation: current.generation + 1,
         };
         Ok(())
     }

@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use super::{Endpoints, Options};
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
-    Backoff, ClusterCache, ContentCache, PrioritySemaphore, ReconcileTrigger, References,
+    Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
     ResourceRef, StatusCache, Watches,
 };
-use crate::images::Images;
+use crate::images::{Fetcher, Images};
 use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
 use crate::process::{Events, Health, ServeError, serve_metrics, serve_probes};
 use crate::reconcile::Context;
@@ -51,6 +51,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         plugins_in_use,
         distributions_in_use,
         lookup,
+        image_lookup,
         host,
         plugin_selector,
         scope,
@@ -90,10 +91,13 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         references: references.clone(),
         trigger: trigger.clone(),
     };
+    let images = Images::new(client.clone(), registries.clone(), keyring);
+    let images = Fetcher::new(images, cache.clone(), trigger.clone());
+    image_lookup.connect(&images);
     let context = Arc::new(Context {
         client: client.clone(),
         plugins: Arc::new(ActivePlugins::new(plugins, plugins_in_use)),
-        images: Images::new(client.clone(), registries.clone(), keyring),
+        images,
         settings,
         references,
         cluster,
@@ -102,6 +106,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         statuses: StatusCache::default(),
         events: events.clone(),
         backoff: Backoff::default(),
+        pace: Pace::default(),
         priority: PrioritySemaphore::new(workers),
         servers: ServerPoller::new(polling),
         trigger,

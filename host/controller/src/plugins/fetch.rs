@@ -147,7 +147,7 @@ pub(super) async fn load(
 ) -> Result<Plugin, PullError> {
     let (host, limits) = (host.clone(), grant.limits.clone());
     let (named, bytes) = (reference.clone(), bytes.to_vec());
-    let loading = tokio::task::spawn_blocking(move || load_pulled(&host, &named, &bytes, &limits));
+    let loading = llsd_blocking::LOADING.run(move || load_pulled(&host, &named, &bytes, &limits));
     let plugin = loading
         .await
         .map_err(|error| PullError::rejected(reference, Stage::Compile, error.to_string()))??;

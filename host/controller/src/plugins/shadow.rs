@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
@@ -14,6 +15,7 @@ use llsd_api::schema_plugin::ShadowSummary;
 use llsd_api::{Distribution, check};
 use llsd_plugin::Plugin;
 use llsd_render::Generated;
+use llsd_render::objects::Kind;
 use serde_json::Value;
 
 use crate::reconcile::gather::{Source, gather};
@@ -22,6 +24,8 @@ use crate::reconcile::{Context, owner};
 
 /// Resources that are compared concurrently.
 const MAX_CONCURRENT: usize = 4;
+/// How long a comparison waits for images that were not read yet.
+const READ_TIME: Duration = Duration::from_secs(30);
 /// The limits of the CRD for the examples in the status.
 const MAX_EXAMPLES: usize = 16;
 const MAX_EXAMPLE_BYTES: usize = 1024;
@@ -65,35 +69,45 @@ impl Resources {
         self.context.cache.complete().await;
         let mut all = self.all.state();
         all.sort_by_key(|one| (one.namespace(), one.name_any()));
+        let read_until = Instant::now() + READ_TIME;
         let effects = stream::iter(all).map(|one| async move {
             let cr = one.0.as_ref().ok()?;
             let name = format!("{}/{}", cr.namespace().unwrap_or_default(), cr.name_any());
-            Some((name, self.effect(cr, before, after).await?))
+            let effect = self.effect(cr, before, after, read_until).await?;
+            Some((name, effect))
         });
         let effects: Vec<_> = effects.buffered(MAX_CONCURRENT).collect().await;
         Some(Comparison::of(effects.into_iter().flatten()))
     }
 
-    /// The effect on one resource. `None` if no configuration is generated for it, or if the resource
-    /// must be fixed first.
+    /// The effect on one resource. `None` if no configuration is generated for it, if the resource must
+    /// be fixed first, or if its image cannot be read and nothing runs yet: such a resource must not
+    /// prevent the promotion.
     async fn effect(
         &self,
         cr: &Distribution,
         before: &Arc<[Plugin]>,
         after: &Arc<[Plugin]>,
+        read_until: Instant,
     ) -> Option<Effect> {
         let Context {
             contents,
             settings,
             images,
+            cache,
             ..
         } = &*self.context;
         let checked = check(cr).ok()?;
         let settings = settings.get().await;
-        let gathered = match gather(contents, &settings, images, &checked, &owner(cr)).await {
+        let owner = owner(cr);
+        let images = images.waiting_until(read_until, &owner);
+        let gathered = match gather(contents, &settings, &images, &checked, &owner).await {
             Ok(gathered) => gathered,
             Err(error) if error.waits_for_change() => return None,
-            Err(_) => return Some(Effect::Unread),
+            Err(_) => {
+                let running = cache.child(Kind::Deployment, &owner.namespace, &owner.name);
+                return running.map(|_| Effect::Unread);
+            }
         };
         let Source::Base { config, hints, .. } = &gathered.source else {
             return None;

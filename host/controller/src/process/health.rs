@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::cache::ClusterCache;
 
-/// A reconciliation makes a few requests and calls plugins with time limits of seconds.
+/// Longer than the deadline of a reconciliation, so that only a bug can exceed it.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 
 /// The running reconciliations, and the cache.

@@ -82,7 +82,7 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     let before = compare(target, before, &mut optional_failures)?;
     let deployment = ObjectSync::compare(target, deployment)?;
     let after = compare(target, after, &mut optional_failures)?;
-    if deployment.is_new() && target.priority.has_high_waiters() {
+    if deployment.is_new() && target.priority.has_high_waiters(&target.owner.namespace) {
         write(target, before, &mut optional_failures).await?;
         deployment.write(target).await?;
         return Ok(None);

@@ -7,10 +7,10 @@ use llsd_render::objects::Cluster;
 
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
-    Backoff, ClusterCache, ContentCache, PrioritySemaphore, ReconcileTrigger, References,
+    Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
     StatusCache,
 };
-use crate::images::Images;
+use crate::images::Fetcher;
 use crate::process::{Events, Health, Metrics};
 use crate::servers::ServerPoller;
 use crate::settings::CurrentSettings;
@@ -20,7 +20,8 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     /// Schema adapters and provider packs.
     pub(crate) plugins: Arc<ActivePlugins>,
-    pub(crate) images: Images,
+    /// Reads images in the background.
+    pub(crate) images: Fetcher,
     /// The settings in the operator's own ConfigMap.
     pub(crate) settings: Arc<CurrentSettings>,
     /// What each resource refers to.
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) statuses: StatusCache,
     pub(crate) events: Arc<Events>,
     pub(crate) backoff: Backoff,
+    /// Limits how often one resource is reconciled.
+    pub(crate) pace: Pace,
     /// Limits concurrent reconciliations.
     pub(crate) priority: PrioritySemaphore,
     /// Polls running servers.
@@ -49,6 +52,7 @@ impl Context {
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.references.forget(namespace, name);
         self.backoff.reset(namespace, name);
+        self.pace.forget(namespace, name);
         self.servers.forget(namespace, name);
         self.metrics.set_release_mismatch(namespace, name, false);
         self.contents.forget_deleted();

@@ -1,5 +1,7 @@
 //! Why a reconciliation stopped: one variant per step, in order.
 
+use std::time::{Duration, Instant};
+
 use llsd_api::{Diagnostics, Severity};
 use llsd_render::GenerateError;
 
@@ -26,6 +28,12 @@ pub(crate) enum Error {
     ResolveSecrets(#[from] resolve_secrets::Error),
     #[error("failed to write the objects of the resource")]
     Apply(#[from] apply::Error),
+    /// The steps from check to apply, or the report step, took too long.
+    #[error(
+        "the reconciliation did not finish within {} s and is repeated; check the load of the API server",
+        .0.as_secs()
+    )]
+    Deadline(Duration),
     #[error("failed to write the status of the resource")]
     Report(#[source] Box<kube::Error>),
 }
@@ -40,7 +48,16 @@ impl Error {
             Self::ResolveSecrets(resolve_secrets::Error::Invalid(_)) => true,
             Self::ResolveSecrets(resolve_secrets::Error::Api { .. })
             | Self::Apply(_)
+            | Self::Deadline(_)
             | Self::Report(_) => false,
+        }
+    }
+
+    /// Since when the resource waits for an image that is read in the background, if it does.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        match self {
+            Self::Gather(error) => error.waiting_since(),
+            _ => None,
         }
     }
 
@@ -60,6 +77,7 @@ impl Error {
             Self::Generate(_) => "generate",
             Self::ResolveSecrets(_) => "resolve_secrets",
             Self::Apply(_) => "apply",
+            Self::Deadline(_) => "deadline",
             Self::Report(_) => "report",
         }
     }

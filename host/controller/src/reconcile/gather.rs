@@ -19,7 +19,7 @@ use llsd_render::ca_bundle::CaBundle;
 use llsd_render::objects::Owner;
 
 use crate::cache::ContentCache;
-use crate::images::Images;
+use crate::images::ImageReader;
 use crate::settings::{DistributionError, Effective, Settings};
 pub(crate) use config_source::Source;
 pub(crate) use error::Error;
@@ -73,7 +73,7 @@ impl Gathered {
 pub(crate) async fn gather(
     contents: &ContentCache,
     settings: &Settings,
-    images: &Images,
+    images: &impl ImageReader,
     checked: &Checked,
     owner: &Owner,
 ) -> Result<Gathered, Error> {

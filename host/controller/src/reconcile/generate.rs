@@ -131,7 +131,7 @@ pub(crate) async fn generate_with(
         may_have_ca_bundle: gathered.ca_bundle.is_some(),
         ..PodContext::default()
     };
-    let generating = tokio::task::spawn_blocking(move || {
+    let generating = llsd_blocking::GENERATION.run(move || {
         let adapters = as_adapters(&plugins);
         let inputs = Inputs {
             checked: &checked,

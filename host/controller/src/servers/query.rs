@@ -5,11 +5,13 @@
 //! the configuration of a provider is never read. Equal failures produce equal errors, so that a
 //! repeated failure is not a change.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use llsd_api::v1alpha2::{ProviderHealth, ServerProvider};
+use llsd_blocking::NAMES;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -147,6 +149,7 @@ fn client(endpoint: &ServerEndpoint, base: &Url) -> Result<reqwest::Client, Quer
         .with_no_client_auth();
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
+        .dns_resolver(PooledResolver)
         .redirect(Policy::none())
         .no_proxy()
         .user_agent(concat!("llsd/", env!("CARGO_PKG_VERSION")));
@@ -154,6 +157,18 @@ fn client(endpoint: &ServerEndpoint, base: &Url) -> Result<reqwest::Client, Quer
         builder = builder.resolve(host, address);
     }
     builder.build().map_err(|_| QueryError::Certificates)
+}
+
+/// Resolves names on threads of their own, so that slow name servers delay nothing else.
+struct PooledResolver;
+
+impl Resolve for PooledResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = NAMES.run(move || (name.as_str(), 0).to_socket_addrs());
+            Ok(Box::new(found.await??) as Addrs)
+        })
+    }
 }
 
 impl ServerEndpoint {

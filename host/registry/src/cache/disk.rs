@@ -117,7 +117,8 @@ impl DiskCache {
         work: impl FnOnce(&Dir) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         let dir = Arc::clone(self.dir.as_ref()?);
-        tokio::task::spawn_blocking(move || work(&dir))
+        llsd_blocking::FILES
+            .run(move || work(&dir))
             .await
             .ok()
             .flatten()

@@ -26,11 +26,12 @@ pub(crate) async fn scan_blob(
         receiver,
         current: Bytes::new(),
     };
-    let scanning = tokio::task::spawn_blocking(move || {
+    let scanning = llsd_blocking::LAYERS.run(move || {
         // Released when the search ends, also if nobody waits for it any more.
         let _permit = permit;
         scan(reader, &query, limits)
     });
+    let scanning = tokio::spawn(scanning);
     let mut sender = Some(sender);
     while let Some(chunk) = blob.next().await? {
         if let Some(open) = &sender
@@ -42,8 +43,8 @@ pub(crate) async fn scan_blob(
     }
     drop(sender);
     match scanning.await {
-        Ok(found) => Ok(found),
-        Err(_) => Ok(Err(LayerError::Damaged(
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(_)) | Err(_) => Ok(Err(LayerError::Damaged(
             "the search ended unexpectedly".to_owned(),
         ))),
     }

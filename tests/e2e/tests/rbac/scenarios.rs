@@ -94,7 +94,7 @@ pub(crate) async fn collide_with_foreign_objects(operator: &Operator) {
         (
             "networking.k8s.io/v1",
             "NetworkPolicy",
-            "optional-network-policy",
+            "policy-network-policy",
             json!({"podSelector": {}}),
         ),
         (
@@ -118,7 +118,7 @@ pub(crate) async fn collide_with_foreign_objects(operator: &Operator) {
         object
     });
     operator.apply(&objects).await;
-    for name in ["account", "claim", "service", "deployment"] {
+    for name in ["account", "claim", "service", "deployment", "policy"] {
         operator.create(&with_every_child(name)).await;
         let is_rejected = |cr: &Distribution| has_condition(cr, "DeploymentUpdated", "False");
         operator.wait_for(name, "rejected", is_rejected).await;
@@ -126,7 +126,7 @@ pub(crate) async fn collide_with_foreign_objects(operator: &Operator) {
     operator.create(&with_every_child("optional")).await;
     let names_all = |cr: &Distribution| {
         condition(cr, "DeploymentUpdated").is_some_and(|(_, _, message)| {
-            ["ingress", "network-policy", "pdb", "hpa"]
+            ["ingress", "pdb", "hpa"]
                 .iter()
                 .all(|suffix| message.contains(&format!("optional-{suffix}")))
         })

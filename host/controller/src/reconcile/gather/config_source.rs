@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{Error, reject};
 use crate::cache::ContentCache;
-use crate::images::{self, Images, Puller};
+use crate::images::{self, ImageReader, Puller};
 use crate::settings::Settings;
 
 /// The source of the configuration.
@@ -36,15 +36,15 @@ pub(crate) enum Source {
 }
 
 /// Reads the source of the configuration of one resource.
-pub(super) struct Reader<'a> {
+pub(super) struct Reader<'a, I> {
     pub(super) contents: &'a ContentCache,
     pub(super) settings: &'a Settings,
-    pub(super) images: &'a Images,
+    pub(super) images: &'a I,
     pub(super) checked: &'a Checked,
     pub(super) owner: &'a Owner,
 }
 
-impl Reader<'_> {
+impl<I: ImageReader> Reader<'_, I> {
     /// Reads the source, and the labels of the image if they are needed for it.
     pub(super) async fn read(
         &self,
@@ -96,7 +96,9 @@ impl Reader<'_> {
         // Without valid mirrors, the image might be read from the wrong registry.
         self.settings.mirrors()?;
         let puller = Puller::of(self.checked, &self.owner.namespace);
-        let labels = self.images.base_config(image, &puller).await?;
+        let labels = self.images.base_config(image, &puller).await;
+        let field = image_field(&self.checked.server);
+        let labels = labels.map_err(|error| Error::server_image(field, error))?;
         let source = base_from_labels(&labels, known, &self.checked.server)?;
         Ok((source, Some(labels)))
     }
@@ -128,10 +130,6 @@ fn base_from_labels(
     known: Option<&KnownDistribution>,
     server: &ServerSource,
 ) -> Result<Source, Error> {
-    let field = match server {
-        ServerSource::Named(_) => "name",
-        ServerSource::Image(_) => "image",
-    };
     let mut hints = images::hints(labels);
     hints.schema = hints
         .schema
@@ -140,8 +138,17 @@ fn base_from_labels(
         &labels.yaml,
         hints,
         ConfigSourceKind::ImageLabels,
-        FieldPath::spec().at(&["distribution", field]),
+        image_field(server),
     )
+}
+
+/// The field that names the image of the server.
+fn image_field(server: &ServerSource) -> FieldPath {
+    let field = match server {
+        ServerSource::Named(_) => "name",
+        ServerSource::Image(_) => "image",
+    };
+    FieldPath::spec().at(&["distribution", field])
 }
 
 fn base(

@@ -2,28 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
 use llsd_api::checked::{Checked, CheckedExternal};
 use llsd_api::{Diagnostic, Diagnostics};
 use llsd_render::ProviderPackage;
 use llsd_render::objects::Owner;
 
 use super::Error;
-use crate::images::{Images, Puller};
+use crate::images::{ImageReader, Puller};
 
 /// The file in which an image declares its provider.
 const DECLARATION: &str = "/lls-provider/lls-provider-spec.yaml";
 
 /// The declarations of all external providers, by provider id.
 pub(super) async fn packages(
-    images: &Images,
+    images: &impl ImageReader,
     checked: &Checked,
     owner: &Owner,
 ) -> Result<BTreeMap<String, ProviderPackage>, Error> {
     let puller = Puller::of(checked, &owner.namespace);
     let (mut packages, mut errors) = (BTreeMap::new(), Vec::new());
-    for provider in &checked.external {
-        let text = images.file(&provider.image, DECLARATION, &puller).await;
-        let text = text.map_err(|error| Error::ProviderImage {
+    // All images are requested before the first failure counts, so that they are read together.
+    let texts = checked.external.iter().map(|provider| {
+        let puller = &puller;
+        async move { images.file(&provider.image, DECLARATION, puller).await }
+    });
+    for (provider, text) in checked.external.iter().zip(join_all(texts).await) {
+        let text = text.map_err(|error| Error::Image {
             field: provider.path.field("image"),
             error: Box::new(error),
         })?;

@@ -32,6 +32,15 @@ impl Conditions {
         message: impl Into<String>,
     ) {
         let status = if is_true { "True" } else { "False" };
+        self.set_status(kind, status, reason, message);
+    }
+
+    /// Sets a condition that is neither true nor false yet.
+    pub(crate) fn set_unknown(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.set_status(kind, "Unknown", reason, message);
+    }
+
+    fn set_status(&mut self, kind: &str, status: &str, reason: &str, message: impl Into<String>) {
         let message: String = message.into();
         let mut message = escape_lines(&message).into_owned();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));

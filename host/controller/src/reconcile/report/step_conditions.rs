@@ -57,6 +57,14 @@ pub(super) fn failed(conditions: &mut Conditions, error: &Error) {
             reason::CONFIG_GENERATION_FAILED,
             diagnostics.to_string(),
         ),
+        Error::Gather(error) if error.waiting_since().is_some() => {
+            conditions.set_unknown(
+                condition::CONFIG_GENERATED,
+                error.reason(),
+                error.to_string(),
+            );
+            update_skipped(conditions, "the image is read");
+        }
         Error::Gather(error) => not_generated(conditions, error.reason(), error.to_string()),
         Error::Generate(error) => not_generated(conditions, error.reason(), error.to_string()),
         Error::ResolveSecrets(error) => {
@@ -69,6 +77,11 @@ pub(super) fn failed(conditions: &mut Conditions, error: &Error) {
             );
             update_skipped(conditions, "all secrets are found");
         }
+        Error::Deadline(_) => not_updated(
+            conditions,
+            reason::DEPLOYMENT_UPDATE_FAILED,
+            error.to_string(),
+        ),
         Error::Apply(error) => {
             config_generated(conditions, "generated".to_owned());
             secrets_resolved(conditions);

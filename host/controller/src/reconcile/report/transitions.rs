@@ -50,8 +50,13 @@ pub(super) fn transitions(old: &DistributionStatus, new: &DistributionStatus) ->
 fn is_transition(before: Option<&Condition>, now: &Condition) -> bool {
     let was = before.map(|one| one.status.as_str());
     match (now.status.as_str(), now.reason.as_str()) {
-        // The first is a consequence of a failure with an event of its own, the second a normal start.
-        (_, reason::DEPLOYMENT_UPDATE_SKIPPED | reason::ROLLOUT_IN_PROGRESS) => false,
+        // The first is a consequence of a failure with an event of its own, the others a normal start.
+        (
+            _,
+            reason::DEPLOYMENT_UPDATE_SKIPPED
+            | reason::ROLLOUT_IN_PROGRESS
+            | reason::WAITING_FOR_IMAGE,
+        ) => false,
         ("True", _) => {
             was == Some("False")
                 && before.is_some_and(|one| one.reason != reason::DEPLOYMENT_UPDATE_SKIPPED)
