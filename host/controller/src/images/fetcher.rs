@@ -152,6 +152,7 @@ impl Shared {
             };
             let running = Running {
                 shared: self.clone(),
+                before: self.circumstances(&key.puller),
                 key,
                 result: None,
             };
@@ -180,12 +181,21 @@ impl Shared {
             .map_err(timed_out)?
     }
 
-    fn finish(&self, key: &Key, result: Result<Content, Error>) {
+    fn finish(&self, key: &Key, before: Circumstances, result: Result<Content, Error>) {
         let is_silent = result.as_ref().is_err_and(Error::is_silence);
         if let Err(error) = &result {
             tracing::debug!(image = key.image, namespace = key.puller.namespace(), %error, "failed to read an image");
         }
-        let circumstances = self.circumstances(&key.puller);
+        // What changed during the read counts as a change after it. Which secrets are tried is not known
+        // before the first read of a puller.
+        let after = self.circumstances(&key.puller);
+        let circumstances = Circumstances {
+            secrets: match before.secrets.len() == after.secrets.len() {
+                true => before.secrets,
+                false => after.secrets,
+            },
+            mirrors: before.mirrors,
+        };
         let now = Instant::now();
         let waiting = {
             let mut state = self.state.lock();
@@ -202,6 +212,7 @@ impl Shared {
 /// A running read. Dropping it ends the read, also after a panic.
 struct Running {
     shared: Arc<Shared>,
+    before: Circumstances,
     key: Key,
     result: Option<Result<Content, Error>>,
 }
@@ -220,7 +231,7 @@ impl Drop for Running {
         // Without a result the read panicked, or the operator stops and starts nothing more.
         let stops = self.result.is_none() && !std::thread::panicking();
         let result = self.result.take().unwrap_or_else(|| Err(interrupted()));
-        self.shared.finish(&self.key, result);
+        self.shared.finish(&self.key, self.before.clone(), result);
         if !stops {
             self.shared.start_reads();
         }
