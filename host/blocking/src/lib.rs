@@ -109,7 +109,7 @@ mod tests {
         static ONE: Pool = Pool::new(1);
         let (release, blocked) = mpsc::channel::<()>();
         runtime(2)?.block_on(async {
-            let mut first = Box::pin(ONE.run(move || drop(blocked.recv())));
+            let mut first = Box::pin(ONE.run(move || blocked.recv().is_err()));
             assert!(first.as_mut().now_or_never().is_none());
             drop(first);
             let mut second = Box::pin(ONE.run(|| ()));
