@@ -118,7 +118,7 @@ mod tests {
             let message = validation["message"].as_str().unwrap();
             let (field, rest) = message.split_once(": ").unwrap();
             assert!(
-                field.starts_with("spec.") || field == "metadata.name",
+                field.starts_with("spec") || field == "metadata.name",
                 "{message}"
             );
             assert!(rest.contains("; "), "{message}");

@@ -37,6 +37,7 @@ use crate::diagnostic::{Collector, Diagnostic, Diagnostics};
 use crate::document;
 use crate::field_path::FieldPath;
 use crate::gvk::{API_VERSION_V1ALPHA1, KIND};
+use crate::limits;
 use crate::names;
 use crate::schema_validation;
 use crate::v1alpha2::Distribution;
@@ -103,8 +104,11 @@ pub struct CheckReport {
 /// Checks a resource of the cluster. This repeats the checks of the API server, because the resource
 /// may have been stored before a rule existed.
 pub fn check(distribution: &Distribution) -> Result<Checked, Diagnostics> {
-    let mut diagnostics = Collector::default();
     let mut spec = serde_json::to_value(&distribution.spec).unwrap_or_default();
+    if let Some(error) = limits::check_spec(&spec) {
+        return Err(error.into());
+    }
+    let mut diagnostics = Collector::default();
     let schema = &crd::V1ALPHA2_SCHEMA["properties"]["spec"];
     let repaired =
         schema_validation::validate(&mut spec, schema, &FieldPath::spec(), &mut diagnostics);
@@ -114,6 +118,11 @@ pub fn check(distribution: &Distribution) -> Result<Checked, Diagnostics> {
 /// Checks a document from a file: `apiVersion` and `kind`, schema and semantics.
 pub fn check_document(document: Value) -> CheckReport {
     let mut diagnostics = Collector::default();
+    let spec = document.get("spec");
+    if let Some(error) = spec.and_then(limits::check_spec) {
+        diagnostics.errors.push(error);
+        return report(None, diagnostics);
+    }
     match document::read(document, &mut diagnostics) {
         Some((distribution, repaired)) => check_semantics(&distribution, diagnostics, &repaired),
         None => report(None, diagnostics),

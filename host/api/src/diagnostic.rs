@@ -5,6 +5,7 @@
 //! field.
 
 use crate::field_path::FieldPath;
+use crate::limits::MESSAGE_BYTES;
 use crate::rules::Rule;
 
 /// One error or warning. Printed as `field: problem; fix`.
@@ -33,14 +34,19 @@ pub enum Severity {
 }
 
 impl Diagnostic {
-    /// An error with the code `invalid`.
+    /// An error with the code `invalid`. A long string, for example because it quotes a long value, is
+    /// shortened in its middle.
     pub fn error(field: FieldPath, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        let field = match field.as_str().len() {
+            0..=MESSAGE_BYTES => field,
+            _ => FieldPath::from(shortened(field.as_str().to_owned())),
+        };
         Self {
             field,
             severity: Severity::Error,
             code: "invalid".to_owned(),
-            problem: problem.into(),
-            fix: fix.into(),
+            problem: shortened(problem.into()),
+            fix: shortened(fix.into()),
         }
     }
 
@@ -65,6 +71,17 @@ impl Diagnostic {
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
+}
+
+/// The start and the end of a string that is too long for a message.
+fn shortened(text: String) -> String {
+    if text.len() <= MESSAGE_BYTES {
+        return text;
+    }
+    let half = MESSAGE_BYTES / 2;
+    let start = &text[..text.floor_char_boundary(half)];
+    let end = &text[text.ceil_char_boundary(text.len() - half)..];
+    format!("{start} … {end}")
 }
 
 /// The error type of a check: one or more diagnostics, sorted by field. Never empty.
@@ -246,5 +263,15 @@ mod tests {
         );
         let coded = error("a").with_code("no-base");
         assert_eq!((coded.is_error(), coded.code.as_str()), (true, "no-base"));
+    }
+
+    #[test]
+    fn a_message_about_a_long_value_is_short_and_keeps_its_reason() {
+        let long = "é".repeat(1 << 20);
+        let field = FieldPath::spec().field(&long);
+        let error = Diagnostic::error(field, format!("{long:?} is not valid"), "use another");
+        let text = error.to_string();
+        assert!(text.len() < 3 * MESSAGE_BYTES, "{}", text.len());
+        assert!(text.ends_with("is not valid; use another"));
     }
 }

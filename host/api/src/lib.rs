@@ -15,6 +15,7 @@ mod field_path;
 mod gvk;
 mod json_type;
 pub mod labels;
+pub mod limits;
 mod manifest;
 mod names;
 pub mod rules;

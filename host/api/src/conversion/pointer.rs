@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::limits::SPEC_DEPTH;
+
 /// The value at a pointer.
 pub(super) fn get<'a>(map: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
     let mut keys = keys(pointer);
@@ -12,8 +14,14 @@ pub(super) fn get<'a>(map: &'a Map<String, Value>, pointer: &str) -> Option<&'a 
     Some(value)
 }
 
-/// Sets the value at a pointer and creates missing parents. Returns false if a parent is not an object.
+/// Sets the value at a pointer and creates missing parents. Returns false if a parent is not an object, or
+/// if the value would be nested deeper than a resource may be: pointers come from an annotation that anyone
+/// can write.
 pub(super) fn set(map: &mut Map<String, Value>, pointer: &str, value: Value) -> bool {
+    let levels = pointer.split('/').count() - 1;
+    if levels > SPEC_DEPTH || levels + depth(&value) > SPEC_DEPTH + 1 {
+        return false;
+    }
     let mut keys: Vec<String> = keys(pointer).collect();
     let Some(last) = keys.pop() else { return false };
     let mut parent = map;
@@ -47,6 +55,15 @@ pub(super) fn remove(map: &mut Map<String, Value>, pointer: &str) {
 /// The pointer to the key of an object.
 pub(super) fn child(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The levels of lists and objects in a parsed value.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 fn keys(pointer: &str) -> impl Iterator<Item = String> {

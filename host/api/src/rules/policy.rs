@@ -169,6 +169,7 @@ const REFERENCE: (&str, &str) = (
     "write {name: <secret>, key: <key in it>}",
 );
 
+mod depth;
 mod networking;
 mod providers;
 mod resources;

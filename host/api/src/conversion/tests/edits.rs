@@ -184,3 +184,18 @@ fn defaults_of_v1alpha1_are_not_taken_for_an_edit() {
     assert_eq!(edited["spec"]["workload"], json!({"workers": 4}));
     assert_eq!(annotation(&edited, CONFLICTS), None);
 }
+
+/// Issue I: the converted value would overflow the stack when it is dropped.
+#[test]
+fn a_preserved_field_cannot_be_nested_deeper_than_a_resource() {
+    let mut old = v1alpha1("{server: {distribution: {name: starter}}}");
+    let deep = format!("/spec{}", "/a".repeat(100_000));
+    let preserved = json!({ deep: { "is": 1 }, "/spec/providers": { "is": {"inference": {"provider": "vllm"}} } });
+    old["metadata"]["annotations"] = json!({ V1ALPHA2_FIELDS: preserved.to_string() });
+    let new = up(&old);
+    assert_eq!(
+        new["spec"],
+        yaml("{distribution: {name: starter}, providers: {inference: {provider: vllm}}}")
+    );
+    assert!(new.to_string().len() > 100_000, "the value is not lost");
+}

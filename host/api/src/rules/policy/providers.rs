@@ -1,6 +1,8 @@
 //! Rules for `spec.providers`, and for the name of the resource.
 
+use super::depth::DEPTH;
 use super::{REFERENCE, per_api, rule, whole};
+use crate::limits::TOO_DEEP;
 use crate::rules::{Expression, Rule, example, named_example};
 
 pub(crate) const RULES: &[Rule] = &[
@@ -21,6 +23,20 @@ pub(crate) const RULES: &[Rule] = &[
             ),
             named_example("a.name", "metadata.name"),
         ],
+    ),
+    rule(
+        "spec-depth",
+        whole(DEPTH, "spec"),
+        TOO_DEEP,
+        &[example(
+            concat!(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, settings: ",
+                "{a: {a: {a: {a: {a: {a: {a: {a: {a: {a: {a: {a: {a: {a: {a: ",
+                "[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]",
+                "}}}}}}}}}}}}}}}}}}",
+            ),
+            "spec.providers.inference.settings",
+        )],
     ),
     rule(
         "provider-shape",
