@@ -14,9 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 
 use crate::admission_decision::{Decision, invalid_review};
-use crate::admission_request::{
-    AdmissionRequest, AdmissionReview, Precheck, ValidResource, precheck,
-};
+use crate::admission_request::{Precheck, ValidResource, parse, precheck};
 use crate::base_config::{self, ImageReader};
 use crate::preview::{Catalog, preview};
 use crate::references::{ObjectIndex, missing_references};
@@ -31,14 +29,28 @@ pub(crate) struct Context {
     pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
 }
 
+/// A request that was checked by itself.
+struct Prechecked {
+    uid: String,
+    is_v1alpha1: bool,
+    precheck: Precheck,
+}
+
 /// Responds to a review. An invalid review gets a response too.
 pub(crate) async fn respond(context: &Context, body: Bytes) -> Result<Value, JoinError> {
     let parse_and_check = move |body: &[u8]| {
         let request = parse(body)?;
-        let precheck = precheck(&request);
-        Ok::<_, String>((request, precheck))
+        Ok::<_, String>(Prechecked {
+            precheck: precheck(&request),
+            uid: request.uid().to_owned(),
+            is_v1alpha1: request.is_v1alpha1(),
+        })
     };
-    let (request, precheck) = match compute(body, parse_and_check).await? {
+    let Prechecked {
+        uid,
+        is_v1alpha1,
+        precheck,
+    } = match compute(body, parse_and_check).await? {
         Ok(checked) => checked,
         Err(reason) => return Ok(invalid_review(&reason)),
     };
@@ -46,13 +58,7 @@ pub(crate) async fn respond(context: &Context, body: Bytes) -> Result<Value, Joi
         Precheck::Decided(decision) => decision,
         Precheck::Valid(resource) => check_in_context(context, *resource).await?,
     };
-    Ok(decision.into_review(request.uid(), request.is_v1alpha1()))
-}
-
-fn parse(body: &[u8]) -> Result<AdmissionRequest, String> {
-    let review: AdmissionReview =
-        serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    Ok(review.request.ok_or("the field request is missing")?)
+    Ok(decision.into_review(&uid, is_v1alpha1))
 }
 
 /// Adds the diagnostics that depend on the plugins and the cluster. References are checked last, so

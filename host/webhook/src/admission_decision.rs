@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 /// The API server returns at most 4 KiB of warnings. `llsd check` prints all of them.
 const MAX_WARNINGS: usize = 16;
 
+/// Errors in a response. Fixing these usually fixes many of the others.
+const MAX_ERRORS: usize = 100;
+
 /// The diagnostics so far. Any error refuses the resource.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
@@ -110,8 +113,15 @@ fn as_review(response: Value) -> Value {
 }
 
 /// The `Status` of a refused request.
-fn refusal(errors: &[Diagnostic]) -> Value {
-    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+fn refusal(all: &[Diagnostic]) -> Value {
+    let errors = &all[..all.len().min(MAX_ERRORS)];
+    let mut lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    if all.len() > MAX_ERRORS {
+        let omitted = all.len() - MAX_ERRORS;
+        lines.push(format!(
+            "{omitted} more errors; run llsd check to see all of them"
+        ));
+    }
     let causes: Vec<Value> = errors
         .iter()
         .map(|error| {
@@ -170,6 +180,26 @@ mod tests {
             "3 more warnings; run llsd check to see all of them"
         );
         assert_eq!(abbreviate(&json!("é".repeat(200))).chars().count(), 81);
+    }
+
+    #[test]
+    fn many_errors_are_abbreviated() {
+        let mut decision = Decision::default();
+        for index in 0..MAX_ERRORS + 3 {
+            let field = FieldPath::spec().field("a").index(index);
+            decision.add(Diagnostic::error(field, "p", "f"));
+        }
+        let review = decision.into_review("u", false);
+        let status = &review["response"]["status"];
+        assert_eq!(
+            status["details"]["causes"].as_array().unwrap().len(),
+            MAX_ERRORS
+        );
+        let message = status["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("3 more errors; run llsd check to see all of them"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod cert_rotation;
 mod cert_secret;
 mod certificates;
 mod conversion;
+mod limits;
 mod preview;
 mod references;
 mod server;
@@ -36,7 +37,7 @@ pub use references::ObjectIndex;
 use admission::Context;
 use ca_bundle::CaBundlePublisher;
 use cert_rotation::{CertRotator, ServingCert};
-use server::Limits;
+use limits::Limits;
 
 /// The default name of the Secret that stores the certificate.
 pub const SECRET_NAME: &str = "llsd-webhook";

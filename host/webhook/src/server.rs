@@ -1,4 +1,7 @@
-//! The HTTPS server, with limits for the size and duration of requests.
+//! The HTTPS server, with limits for connections and for the size and duration of requests.
+
+mod connections;
+mod review_body;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -12,9 +15,7 @@ use axum::{Json, Router};
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use futures::StreamExt;
 use hyper_util::rt::TokioTimer;
-use kube::core::conversion::ConversionReview;
 use llsd_api::{CONVERSION_PATH, VALIDATION_PATH};
 use llsd_blocking::REVIEWS;
 use tokio::task::JoinError;
@@ -22,46 +23,14 @@ use tokio::time::timeout;
 
 use crate::admission::{self, Context};
 use crate::conversion;
+use crate::limits::Limits;
+use connections::LimitedAcceptor;
+use review_body::{BodyReader, ReviewBody};
 
 /// Reviews up to this size are handled on the async thread; that takes a fraction of a millisecond.
 const INLINE_BYTES: usize = 64 << 10;
 /// How long requests in progress may take after shutdown begins.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
-
-/// The limits of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// The size of an `AdmissionReview`.
-    pub(crate) admission_bytes: usize,
-    /// The size of a `ConversionReview`.
-    pub(crate) conversion_bytes: usize,
-    /// The duration of the TLS handshake.
-    pub(crate) handshake: Duration,
-    /// The time to receive the header of a request, including the idle time before it.
-    pub(crate) header: Duration,
-    /// The time to receive the body.
-    pub(crate) body: Duration,
-    /// The time to compute the response.
-    pub(crate) response: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            // The old and the new object, each up to the size limit of etcd, with a margin.
-            admission_bytes: 8 << 20,
-            // A list is converted in one review: 500 resources of 100 KiB each.
-            conversion_bytes: 64 << 20,
-            handshake: Duration::from_secs(5),
-            // The API server reuses idle connections.
-            header: Duration::from_secs(120),
-            // The API server sends the body from memory.
-            body: Duration::from_secs(5),
-            // The API server waits ten seconds by default, and thirty at most.
-            response: Duration::from_secs(10),
-        }
-    }
-}
 
 /// Why a request fails with an HTTP error.
 #[derive(Debug, thiserror::Error)]
@@ -103,11 +72,11 @@ pub(crate) async fn serve(
         // A response is one small packet. Nagle's algorithm would delay it.
         .acceptor(NoDelayAcceptor::new());
     let mut server = axum_server::from_tcp(listener)?
-        .acceptor(acceptor)
+        .acceptor(LimitedAcceptor::new(acceptor, limits))
         .handle(handle);
     let mut http = server.http_builder().http1();
     http.timer(TokioTimer::new())
-        .header_read_timeout(limits.header);
+        .header_read_timeout(limits.idle);
     let served = server
         .serve(router(context, limits).into_make_service())
         .await;
@@ -128,8 +97,10 @@ pub(crate) async fn compute<T: Send + 'static>(
 }
 
 fn router(context: Context, limits: Limits) -> Router {
-    let convert = move |body| convert(body, limits);
-    let validate = move |State(context), body| validate(context, body, limits);
+    let reader = BodyReader::new(limits);
+    let converting = reader.clone();
+    let convert = move |body| convert(body, converting, limits);
+    let validate = move |State(context), body| validate(context, body, reader, limits);
     Router::new()
         .route(CONVERSION_PATH, post(convert))
         .route(VALIDATION_PATH, post(validate))
@@ -137,11 +108,12 @@ fn router(context: Context, limits: Limits) -> Router {
         .with_state(context)
 }
 
-async fn convert(body: Body, limits: Limits) -> Result<Response, RequestError> {
-    let body = read_body(body, limits.conversion_bytes, limits.body).await?;
-    let response = compute(body, |body| {
-        let review: ConversionReview = serde_json::from_slice(body)?;
-        serde_json::to_vec(&conversion::respond(review))
+async fn convert(body: Body, reader: BodyReader, limits: Limits) -> Result<Response, RequestError> {
+    let ReviewBody { bytes, share } = reader.read(body, limits.conversion_bytes).await?;
+    let response = compute(bytes, |body| {
+        let response = conversion::respond(body);
+        drop(share);
+        response
     });
     let json = with_timeout(limits.response, response).await??;
     Ok(([("content-type", "application/json")], json).into_response())
@@ -150,35 +122,14 @@ async fn convert(body: Body, limits: Limits) -> Result<Response, RequestError> {
 async fn validate(
     context: Context,
     body: Body,
+    reader: BodyReader,
     limits: Limits,
 ) -> Result<Json<serde_json::Value>, RequestError> {
-    let body = read_body(body, limits.admission_bytes, limits.body).await?;
-    let response = admission::respond(&context, body);
-    Ok(Json(with_timeout(limits.response, response).await?))
-}
-
-/// Reads a request body. A body that is too large is discarded, but read to the end, because a client that
-/// is still sending would not receive the error.
-async fn read_body(body: Body, max: usize, limit: Duration) -> Result<Bytes, RequestError> {
-    let read = async {
-        let mut chunks = body.into_data_stream();
-        let (mut review, mut size) = (Vec::new(), 0);
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|_| RequestError::Incomplete)?;
-            size += chunk.len();
-            if size <= max {
-                review.extend_from_slice(&chunk);
-            } else {
-                review = Vec::new();
-            }
-        }
-        if size > max {
-            return Err(RequestError::TooLarge(max));
-        }
-        Ok(review.into())
-    };
-    let result = timeout(limit, read).await;
-    result.unwrap_or(Err(RequestError::BodyTimeout(limit)))
+    let ReviewBody { bytes, share } = reader.read(body, limits.admission_bytes).await?;
+    let response = admission::respond(&context, bytes);
+    let response = with_timeout(limits.response, response).await;
+    drop(share);
+    Ok(Json(response?))
 }
 
 async fn with_timeout<T>(

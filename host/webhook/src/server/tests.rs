@@ -1,6 +1,6 @@
 //! Requests to the server over TLS, from an HTTP client and from a client that violates the protocol.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -33,10 +33,16 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// Small size limits and long timeouts.
 const SMALL: Limits = Limits {
+    connections: 16,
+    connections_per_address: 8,
     admission_bytes: 100 << 10,
     conversion_bytes: 200 << 10,
+    large_bytes: 1 << 20,
+    small_bytes: 10 << 10,
     handshake: DEADLINE,
-    header: DEADLINE,
+    first_byte: DEADLINE,
+    request: DEADLINE,
+    idle: DEADLINE,
     body: DEADLINE,
     response: DEADLINE,
 };
@@ -112,6 +118,16 @@ impl TestServer {
 
     /// Sends bytes and nothing more, and returns what the server sends until it closes the connection.
     async fn send_raw(&self, bytes: String) -> String {
+        let mut stream = self.connect();
+        let exchange = move || {
+            stream.write_all(bytes.as_bytes()).unwrap();
+            read_to_end(&mut stream)
+        };
+        spawn_blocking(exchange).await.unwrap()
+    }
+
+    /// A TLS connection whose handshake begins with the first byte.
+    fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.authority.as_bytes());
         roots.add(authority.unwrap()).unwrap();
@@ -120,20 +136,9 @@ impl TestServer {
             .with_no_client_auth();
         let name = self.address.ip().into();
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
-        let address = self.address;
-        let exchange = move || {
-            let tcp = TcpStream::connect(address).unwrap();
-            tcp.set_read_timeout(Some(DEADLINE)).unwrap();
-            let mut stream = StreamOwned::new(tls, tcp);
-            stream.write_all(bytes.as_bytes()).unwrap();
-            let mut output = String::new();
-            // The server may close the connection without a TLS close_notify.
-            if let Err(error) = stream.read_to_string(&mut output) {
-                assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
-            }
-            output
-        };
-        spawn_blocking(exchange).await.unwrap()
+        let tcp = TcpStream::connect(self.address).unwrap();
+        tcp.set_read_timeout(Some(DEADLINE)).unwrap();
+        StreamOwned::new(tls, tcp)
     }
 
     /// Asserts that a valid resource is admitted and converted.
@@ -156,6 +161,16 @@ impl TestServer {
             "{text}"
         );
     }
+}
+
+/// What the server sends until it closes the connection, with or without a TLS close_notify.
+fn read_to_end(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> String {
+    let mut output = String::new();
+    if let Err(error) = stream.read_to_string(&mut output) {
+        let expected = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+        assert!(expected.contains(&error.kind()), "{error}");
+    }
+    output
 }
 
 fn good() -> Value {
@@ -313,7 +328,7 @@ async fn a_body_that_does_not_arrive_times_out() {
 async fn a_client_that_sends_no_request_is_disconnected() {
     let server = TestServer::start(Limits {
         handshake: SHORT,
-        header: SHORT,
+        request: SHORT,
         ..SMALL
     })
     .await;
@@ -330,4 +345,103 @@ async fn a_client_that_sends_no_request_is_disconnected() {
     });
     assert_eq!(silent.await.unwrap().unwrap(), b"");
     server.assert_works().await;
+}
+
+/// Issue I, row 17.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_nothing_after_the_handshake_is_disconnected() {
+    let server = TestServer::start(Limits {
+        first_byte: SHORT,
+        ..SMALL
+    })
+    .await;
+    let mut stream = server.connect();
+    let silent = spawn_blocking(move || {
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+        }
+        read_to_end(&mut stream)
+    });
+    assert_eq!(silent.await.unwrap(), "");
+    server.assert_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_a_request_byte_by_byte_is_disconnected() {
+    let server = TestServer::start(Limits {
+        request: SHORT,
+        ..SMALL
+    })
+    .await;
+    // The beginning of HTTP/2, and of HTTP/1.
+    for preface in ["PRI * HTTP/2.0\r\n", "POST /validate HTTP/1.1\r\nhost: "] {
+        let mut stream = server.connect();
+        let dripping = spawn_blocking(move || {
+            let mut bytes = preface.bytes().chain(std::iter::repeat(b'a'));
+            let pause = || std::thread::sleep(SHORT / 10);
+            // Fails when the server has closed the connection.
+            while stream.write_all(&[bytes.next().unwrap()]).is_ok() {
+                pause();
+            }
+        });
+        let ended = tokio::time::timeout(DEADLINE, dripping).await;
+        assert!(ended.is_ok(), "{preface:?}: the connection is still open");
+    }
+    server.assert_works().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_after_a_response() {
+    let server = TestServer::start(Limits {
+        idle: SHORT,
+        ..SMALL
+    })
+    .await;
+    let output = server
+        .send_raw("GET /healthz HTTP/1.1\r\nhost: llsd\r\n\r\n".to_owned())
+        .await;
+    assert!(output.starts_with("HTTP/1.1 200 "), "{output}");
+    server.assert_works().await;
+}
+
+#[tokio::test]
+async fn connections_of_one_address_leave_room_for_others() {
+    let server = TestServer::start(SMALL).await;
+    let connect_from = |address: &str| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket
+            .bind(format!("{address}:0").parse().unwrap())
+            .unwrap();
+        socket.connect(server.address)
+    };
+    let mut held = Vec::new();
+    for _ in 0..SMALL.connections_per_address {
+        held.push(connect_from("127.0.0.2").await.unwrap());
+    }
+    let mut refused = connect_from("127.0.0.2").await.unwrap();
+    let mut byte = [0];
+    let read = tokio::io::AsyncReadExt::read(&mut refused, &mut byte);
+    let read = tokio::time::timeout(DEADLINE, read).await.unwrap();
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    server.assert_works().await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn large_bodies_wait_for_each_other_and_small_ones_do_not() {
+    let server = TestServer::start(Limits {
+        conversion_bytes: 1 << 20,
+        body: SHORT,
+        ..SMALL
+    })
+    .await;
+    let size = SMALL.large_bytes;
+    let head =
+        format!("POST {CONVERSION_PATH} HTTP/1.1\r\nhost: llsd\r\ncontent-length: {size}\r\n\r\n");
+    // Each is one byte short, so it holds its memory until its time is over.
+    let incomplete = || server.send_raw(head.clone() + &" ".repeat(size - 1));
+    let (first, second, ()) = tokio::join!(incomplete(), incomplete(), server.assert_works());
+    for output in [first, second] {
+        assert!(output.starts_with("HTTP/1.1 408 "), "{output}");
+    }
 }
