@@ -214,7 +214,7 @@ fn generate_checked(
             diagnostics: problems,
         }) => {
             diagnostics.extend(problems);
-            Outcome::Rejected(Some(schema))
+            Outcome::Rejected(schema)
         }
         Err(GenerateError::Schema(undecided)) => {
             let fix = "set the dialect with --schema or the release with --server-version, or add its adapter with --plugin";

@@ -111,6 +111,8 @@ fn as_json(report: &Report) -> Value {
         schema: SchemaChoice { id, source },
         releases: _,
         receipt,
+        // Each is also a warning.
+        skipped: _,
     } = &**generated;
     json!({
         "name": report.name,

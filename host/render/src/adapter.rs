@@ -113,6 +113,8 @@ pub enum LimitedResource {
     Instances,
     /// The output of one call, diagnostics included.
     OutputBytes,
+    /// JSON values in the output of one call.
+    OutputValues,
     /// Diagnostics in the output of one call.
     Diagnostics,
 }
@@ -131,6 +133,7 @@ impl LimitedResource {
             | Self::Memories
             | Self::Tables
             | Self::Instances
+            | Self::OutputValues
             | Self::Diagnostics => {
                 "this limit is fixed and the plugin must stay below it; report this to the plugin's author"
             }
@@ -147,6 +150,7 @@ impl fmt::Display for LimitedResource {
             Self::Tables => "tables",
             Self::Instances => "core instances",
             Self::OutputBytes => "bytes of output",
+            Self::OutputValues => "values in the output",
             Self::Diagnostics => "diagnostics",
         })
     }

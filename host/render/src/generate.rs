@@ -4,6 +4,7 @@
 //! variables and startup options that it needs, diagnostics, and a receipt. The operator, the
 //! webhook, the command line and the shadow run of a candidate plugin all call [`generate`].
 
+mod input_size;
 mod needed_variables;
 mod requests;
 mod variables;
@@ -66,6 +67,9 @@ pub struct Generated {
     pub releases: ReleaseRange,
     /// Which plugin generated it, from which input.
     pub receipt: Receipt,
+    /// The faults of plugins that were asked to detect the schema, and that were not needed. Each is also
+    /// a warning.
+    pub skipped: Vec<Fault>,
 }
 
 /// The plugin, input and output of a generation: enough to repeat it elsewhere and compare.
@@ -88,11 +92,11 @@ pub struct Receipt {
 /// Why [`generate`] failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GenerateError {
-    /// A plugin reported errors in the resource.
+    /// A plugin reported errors in the resource, or the input is too large for plugins.
     #[error("the resource is invalid")]
     Rejected {
-        /// The schema that was selected before.
-        schema: SchemaChoice,
+        /// The schema that was selected before; `None` if the input is too large.
+        schema: Option<SchemaChoice>,
         /// All diagnostics, including warnings.
         diagnostics: Vec<Diagnostic>,
     },
@@ -115,6 +119,7 @@ pub fn generate(
         running_release,
         ..
     } = inputs;
+    input_size::check(inputs)?;
     let selected = select_schema(adapters, base, hints, *running_release)?;
     let releases = ReleaseRange::from(selected.schema);
     let target = Target {
@@ -126,6 +131,9 @@ pub fn generate(
             .filter(|version| releases.includes(version).unwrap_or(true)),
     };
     let mut calls = CallLog::default();
+    calls
+        .diagnostics
+        .extend(selected.skipped.iter().map(skipped));
     let Expanded { providers, wants } = expand(adapters, &selected, target, inputs, &mut calls)?;
     let request = requests::assembly(inputs, target, providers);
     let assembly = match calls.record(selected.adapter.assemble(&request)?) {
@@ -165,10 +173,27 @@ pub fn generate(
         schema: selected.choice(),
         releases,
         receipt: calls.receipt(selected.adapter, &yaml),
+        skipped: selected.skipped,
         warnings: calls.into_diagnostics(),
         config,
         yaml,
     })
+}
+
+/// The warning about a plugin that failed and was not needed.
+fn skipped(fault: &Fault) -> Diagnostic {
+    let Fault {
+        plugin,
+        digest,
+        call,
+        kind,
+    } = fault;
+    Diagnostic::warning(
+        FieldPath::base_config(),
+        format!("plugin {plugin:?} ({digest}) was skipped: {call} {kind}"),
+        "another plugin recognises the base configuration; set spec.distribution.schema to ask no plugin",
+    )
+    .with_code("plugin-skipped")
 }
 
 /// The expanded provider entries by API, and the variables that they need.
@@ -280,7 +305,7 @@ impl CallLog {
 
     fn into_rejection(self, selected: &SelectedSchema<'_>) -> GenerateError {
         GenerateError::Rejected {
-            schema: selected.choice(),
+            schema: Some(selected.choice()),
             diagnostics: self.into_diagnostics(),
         }
     }

@@ -10,6 +10,7 @@ pub mod digest;
 pub mod distributions;
 mod generate;
 pub mod key_order;
+pub mod limits;
 pub mod objects;
 mod provider_package;
 mod running_release;

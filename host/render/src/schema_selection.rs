@@ -20,11 +20,13 @@ use crate::adapter::{Adapter, Fault};
 use crate::generate::GenerateError;
 
 /// The selected schema, its plugin, and how it was selected.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct SelectedSchema<'a> {
     pub(crate) adapter: &'a dyn Adapter,
     pub(crate) schema: &'a ServedSchema,
     pub(crate) source: SchemaSource,
+    /// The faults of plugins that were asked to detect the schema, and that were not needed.
+    pub(crate) skipped: Vec<Fault>,
 }
 
 impl SelectedSchema<'_> {
@@ -197,13 +199,18 @@ pub(crate) fn select_schema<'a>(
             includes(schema, release)
         })?);
     }
-    let detected = detect(adapters, base, hints)?;
-    if detected.is_empty() {
-        return Err(unsupported(adapters, &unrecognised(base)).into());
-    }
+    let (detected, faults) = detect(adapters, base, hints);
     if let Some(id) = winner(&detected) {
         let source = SchemaSource::Detected;
-        return Ok(find_schema(adapters, source, id, |schema| schema.id == id)?);
+        let selected = find_schema(adapters, source, id, |schema| schema.id == id)?;
+        return without_faulty(selected, faults);
+    }
+    // A plugin that failed might have been certain.
+    if let Some(fault) = faults.into_iter().next() {
+        return Err(fault.into());
+    }
+    if detected.is_empty() {
+        return Err(unsupported(adapters, &unrecognised(base)).into());
     }
     let mut candidates: Vec<_> = detected.into_iter().map(|one| one.candidate).collect();
     if let Some(selected) = running.and_then(|it| choose(adapters, &candidates, it)) {
@@ -211,6 +218,22 @@ pub(crate) fn select_schema<'a>(
     }
     candidates.sort_by_key(|candidate| candidate.points);
     Err(SchemaError::Ambiguous(candidates).into())
+}
+
+/// The selection, with the faults of other plugins. Fails if the selected plugin itself failed: its output
+/// would be worth nothing, and another plugin for the same schema could write another configuration.
+fn without_faulty(
+    selected: SelectedSchema<'_>,
+    faults: Vec<Fault>,
+) -> Result<SelectedSchema<'_>, GenerateError> {
+    let is_selected = |fault: &&Fault| fault.digest == selected.adapter.digest();
+    match faults.iter().find(is_selected) {
+        Some(fault) => Err(fault.clone().into()),
+        None => Ok(SelectedSchema {
+            skipped: faults,
+            ..selected
+        }),
+    }
 }
 
 /// What a base configuration that no plugin recognises says about itself.
@@ -252,6 +275,7 @@ fn find_schema<'a>(
             adapter,
             schema,
             source,
+            skipped: Vec::new(),
         })
         .ok_or_else(|| unsupported(adapters, found))
 }
@@ -263,18 +287,26 @@ struct Detected {
     is_certain: bool,
 }
 
-/// The candidates of all plugins, each once.
-fn detect(adapters: &[&dyn Adapter], base: &Value, hints: &Hints) -> Result<Vec<Detected>, Fault> {
+/// The candidates of all plugins, each once, and the faults of those that failed.
+fn detect(adapters: &[&dyn Adapter], base: &Value, hints: &Hints) -> (Vec<Detected>, Vec<Fault>) {
     let hints = Hints {
         weigh: true,
         ..hints.clone()
     };
     let mut all: Vec<Detected> = Vec::new();
+    let mut faults = Vec::new();
     for adapter in adapters
         .iter()
         .filter(|adapter| adapter.is_schema_adapter())
     {
-        let (ids, is_certain) = match adapter.detect(base, &hints)?.output {
+        let detection = match adapter.detect(base, &hints) {
+            Ok(response) => response.output,
+            Err(fault) => {
+                faults.push(fault);
+                continue;
+            }
+        };
+        let (ids, is_certain) = match detection {
             Detection::One(id) => (vec![id], true),
             Detection::OneOf(ids) => (ids, false),
             Detection::None => continue,
@@ -289,7 +321,7 @@ fn detect(adapters: &[&dyn Adapter], base: &Value, hints: &Hints) -> Result<Vec<
             }
         }
     }
-    Ok(all)
+    (all, faults)
 }
 
 /// The id of the certain candidate that clearly beats all others.

@@ -4,7 +4,11 @@
 //! a string. Reading a base configuration with other rules would change its meaning, so [`scalar`]
 //! resolves plain scalars with the server's rules. serde-saphyr writes YAML; it quotes every string
 //! that a YAML 1.1 or 1.2 reader could read as something else.
+//!
+//! An alias repeats a value, so a small file can expand to gigabytes. Every value is charged to a
+//! [`Budget`] before it is created, and a file that exceeds it is rejected at that line.
 
+mod budget;
 mod scalar;
 
 use std::collections::BTreeMap;
@@ -12,11 +16,9 @@ use std::collections::BTreeMap;
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-/// Maximum nesting: more than any configuration has. Plugins parse the result recursively.
-const MAX_DEPTH: usize = 64;
-
-/// Maximum number of nodes: more than any configuration has. Aliases count each time.
-const MAX_NODES: usize = 200_000;
+use crate::limits::{QUOTED_CHARS, YAML_BYTES};
+pub use budget::Limit;
+use budget::{Budget, Size};
 
 /// Why a file is not a valid server configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,11 +39,19 @@ pub enum Error {
         /// The unsupported value.
         what: String,
     },
-    /// The file has too many nodes, for example because of aliases, or is nested too deeply.
+    /// The text is too long to be parsed.
     #[error(
-        "the file exceeds the limit of {MAX_NODES} nodes or {MAX_DEPTH} levels; make it smaller"
+        "the file has {0} bytes, which is more than the limit of {YAML_BYTES}; make it smaller"
     )]
-    TooLarge,
+    TooLong(usize),
+    /// The values of the file exceed a limit.
+    #[error("line {line}: the file exceeds the limit of {limit}; {}", .limit.fix())]
+    TooLarge {
+        /// Line number, starting at 1.
+        line: usize,
+        /// The limit.
+        limit: Limit,
+    },
     /// The file does not contain exactly one document.
     #[error("the file must contain one YAML document, not {0}")]
     Documents(usize),
@@ -49,11 +59,14 @@ pub enum Error {
 
 /// Reads one document with the server's rules.
 pub fn read(text: &str) -> Result<Value, Error> {
+    if text.len() > YAML_BYTES {
+        return Err(Error::TooLong(text.len()));
+    }
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| Error::Syntax {
             line: error.marker().line(),
-            problem: error.info().to_owned(),
+            problem: abbreviated(&error.info()),
         })?;
         reader.read_event(event, span.start.line())?;
     }
@@ -94,9 +107,9 @@ enum Open {
 #[derive(Default)]
 struct Reader {
     open: Vec<Open>,
-    anchors: BTreeMap<usize, Value>,
+    anchors: BTreeMap<usize, (Value, Size)>,
     documents: Vec<Value>,
-    nodes: usize,
+    budget: Budget,
 }
 
 impl Reader {
@@ -105,8 +118,11 @@ impl Reader {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain;
                 let tag = tag.map(|tag| tag.to_string());
-                let value = scalar::resolve(&text, plain, tag.as_deref())
-                    .map_err(|what| Error::Unsupported { line, what })?;
+                self.charge(Size::scalar(&text), line)?;
+                let value = scalar::resolve(&text, plain, tag.as_deref()).map_err(|what| {
+                    let what = abbreviated(&what);
+                    Error::Unsupported { line, what }
+                })?;
                 if plain
                     && text == "<<"
                     && let Some(Open::Map {
@@ -118,16 +134,19 @@ impl Reader {
                 }
                 self.put(value, anchor, line)
             }
-            Event::SequenceStart(_, anchor, _) => self.enter(Open::List {
-                anchor,
-                items: Vec::new(),
-            }),
-            Event::MappingStart(_, anchor, _) => self.enter(Open::Map {
-                anchor,
-                entries: Map::new(),
-                merges: Vec::new(),
-                key: None,
-            }),
+            Event::SequenceStart(_, anchor, _) => {
+                let items = Vec::new();
+                self.enter(Open::List { anchor, items }, line)
+            }
+            Event::MappingStart(_, anchor, _) => {
+                let map = Open::Map {
+                    anchor,
+                    entries: Map::new(),
+                    merges: Vec::new(),
+                    key: None,
+                };
+                self.enter(map, line)
+            }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List { anchor, items }) => self.put(Value::Array(items), anchor, line),
                 Some(Open::Map {
@@ -139,37 +158,38 @@ impl Reader {
                 None => Ok(()),
             },
             Event::Alias(id) => {
-                let value = self
-                    .anchors
-                    .get(&id)
-                    .cloned()
-                    .ok_or_else(|| Error::Unsupported {
-                        line,
-                        what: "an alias that refers to itself".to_owned(),
-                    })?;
-                self.nodes += count(&value);
-                self.put(value, 0, line)
+                let unsupported = || Error::Unsupported {
+                    line,
+                    what: "an alias that refers to itself".to_owned(),
+                };
+                let (_, size) = self.anchors.get(&id).ok_or_else(unsupported)?;
+                self.charge(*size, line)?;
+                let value = self.anchors.get(&id).map(|(value, _)| value.clone());
+                self.put(value.unwrap_or_default(), 0, line)
             }
             _ => Ok(()),
         }
     }
 
-    fn enter(&mut self, collection: Open) -> Result<(), Error> {
+    fn enter(&mut self, collection: Open, line: usize) -> Result<(), Error> {
+        self.charge(Size::COLLECTION, line)?;
         self.open.push(collection);
-        if self.open.len() > MAX_DEPTH {
-            Err(Error::TooLarge)
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
+    /// Charges a value that is about to be created inside the open collections.
+    fn charge(&mut self, size: Size, line: usize) -> Result<(), Error> {
+        self.budget
+            .charge(size, self.open.len())
+            .map_err(|limit| Error::TooLarge { line, limit })
+    }
+
+    /// Adds a value, which is charged already, to the innermost collection.
     fn put(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), Error> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            return Err(Error::TooLarge);
-        }
         if anchor != 0 {
-            self.anchors.insert(anchor, value.clone());
+            let size = Size::of(&value);
+            self.charge(size, line)?;
+            self.anchors.insert(anchor, (value.clone(), size));
         }
         match self.open.last_mut() {
             None => self.documents.push(value),
@@ -222,21 +242,33 @@ fn merged(mut entries: Map<String, Value>, merges: Vec<Value>) -> Map<String, Va
     entries
 }
 
-fn count(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(entries) => entries.values().map(count).sum(),
-        _ => 0,
+/// A part of the file in a message.
+fn abbreviated(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::YAML_DEPTH;
     use serde_json::json;
 
     fn value(text: &str) -> Value {
         read(text).unwrap()
+    }
+
+    /// The limit that the text exceeds.
+    fn limit(text: &str) -> Option<Limit> {
+        match read(text) {
+            Err(Error::TooLarge { limit, .. }) => Some(limit),
+            result => {
+                assert!(result.is_ok(), "{result:?}");
+                None
+            }
+        }
     }
 
     #[test]
@@ -310,10 +342,12 @@ mod tests {
         assert_eq!(read("a: 1\n---\nb: 2").unwrap_err(), Error::Documents(2));
         assert_eq!(read("").unwrap_err(), Error::Documents(0));
         assert!(matches!(read("a: [1, 2\nb: }"), Err(Error::Syntax { .. })));
-        assert_eq!(
-            read(&format!("{}{}", "[".repeat(100), "]".repeat(100))).unwrap_err(),
-            Error::TooLarge
-        );
+    }
+
+    #[test]
+    fn a_message_quotes_only_the_start_of_a_long_value() {
+        let error = read(&format!("a: {}", "9".repeat(100_000))).unwrap_err();
+        assert!(error.to_string().len() < 300, "{error}");
     }
 
     #[test]
@@ -326,6 +360,56 @@ mod tests {
                 [below.as_str(); 10].join(", ")
             );
         }
-        assert_eq!(read(&text).unwrap_err(), Error::TooLarge);
+        assert_eq!(limit(&text), Some(Limit::Nodes));
+    }
+
+    /// Issue I, row 1: 212 KB that expanded to 800 MB.
+    #[test]
+    fn aliases_of_a_long_string_exceed_the_memory_limit_before_they_are_expanded() {
+        let long = "x".repeat(200_000);
+        let aliases = ["*a"; 4_000].join(", ");
+        for text in [
+            format!("a: &a {long}\nb: [{aliases}]"),
+            format!("a: &a {{? {long} : 1}}\nb: [{aliases}]"),
+            format!("a: &a [{long}]\nb: [{aliases}]"),
+            format!("a: &a {{k: {long}}}\nb: {{<<: [{aliases}]}}"),
+        ] {
+            assert_eq!(limit(&text), Some(Limit::HeldBytes), "{:.20}", text);
+        }
+        let error = read(&format!("a: &a {long}\nb: [{aliases}]")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "line 2: the file exceeds the limit of 16777216 bytes in memory; use fewer aliases, or shorter strings in what they repeat"
+        );
+    }
+
+    #[test]
+    fn anchors_inside_anchors_are_charged_for_every_copy() {
+        let (open, close) = (0..60).fold((String::new(), String::new()), |(open, close), index| {
+            (format!("{open}&a{index} ["), format!("{close}]"))
+        });
+        let text = format!("{open}{}{close}", "x".repeat(400_000));
+        assert_eq!(limit(&text), Some(Limit::HeldBytes));
+    }
+
+    #[test]
+    fn nesting_is_limited_with_and_without_aliases() {
+        let nested = |levels: usize, inner: &str| {
+            format!("{}{inner}{}", "[".repeat(levels), "]".repeat(levels))
+        };
+        assert_eq!(limit(&nested(YAML_DEPTH, "1")), None);
+        assert_eq!(limit(&nested(YAML_DEPTH + 1, "1")), Some(Limit::Depth));
+        let mut text = format!("a0: &a0 {}\n", nested(20, "1"));
+        for level in 1..5 {
+            let below = nested(20, &format!("*a{}", level - 1));
+            text += &format!("a{level}: &a{level} {below}\n");
+        }
+        assert_eq!(limit(&text), Some(Limit::Depth));
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_parsed() {
+        let text = "a".repeat(YAML_BYTES + 1);
+        assert_eq!(read(&text).unwrap_err(), Error::TooLong(YAML_BYTES + 1));
     }
 }

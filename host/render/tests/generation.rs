@@ -6,15 +6,19 @@ mod native;
 
 use std::path::Path;
 
-use llsd_adapter_sdk::documents::Hints;
+use llsd_adapter_sdk::documents::{
+    Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints, ServedSchema,
+};
+use llsd_adapter_sdk::{Answer, Detection};
 use llsd_api::Checked;
 use llsd_api::checked::{ConfigSource, ServerSource};
+use llsd_render::adapter::{Adapter, Fault, FaultKind, Response};
 use llsd_render::{
     GenerateError, Generated, Inputs, PodContext, SchemaError, SchemaSource, distributions,
-    generate, yaml,
+    generate, limits, yaml,
 };
 use native::Native;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The LlamaStackDistribution among the documents of a file.
 fn checked(text: &str) -> Checked {
@@ -127,6 +131,7 @@ fn an_invalid_resource_and_an_unsupported_schema_are_different_errors() {
     else {
         panic!("the provider type does not exist");
     };
+    let schema = schema.unwrap();
     assert_eq!(schema.id, "llama-stack/0.7");
     assert_eq!(schema.source, SchemaSource::Detected);
     assert_eq!(
@@ -237,4 +242,157 @@ fn a_release_that_contradicts_the_stated_dialect_is_not_passed_to_the_plugin() {
         generated_with(&checked, &hints).unwrap().yaml
     };
     assert_eq!(output(Some("0.5.1")), output(None));
+}
+
+/// A plugin that fails in `detect`, with the schemas of another one or with its own.
+struct Faulty {
+    description: Description,
+}
+
+impl Faulty {
+    fn serving(schemas: &[&str]) -> Self {
+        let mut description = Native::new().description().clone();
+        description.name = "faulty".to_owned();
+        let known = description.schemas.clone();
+        let served = |id: &&str| ServedSchema {
+            id: (*id).to_owned(),
+            ..known[0].clone()
+        };
+        description.schemas = schemas.iter().map(served).collect();
+        Self { description }
+    }
+
+    fn fault(&self, call: &'static str) -> Fault {
+        Fault {
+            plugin: self.description.name.clone(),
+            digest: self.digest().to_owned(),
+            call,
+            kind: FaultKind::OutOfFuel { limit: 7 },
+        }
+    }
+}
+
+impl Adapter for Faulty {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn digest(&self) -> &str {
+        "sha256:faulty"
+    }
+
+    fn is_schema_adapter(&self) -> bool {
+        true
+    }
+
+    fn detect(&self, _: &Value, _: &Hints) -> Result<Response<Detection>, Fault> {
+        Err(self.fault("detect"))
+    }
+
+    fn expand(&self, _: &ExpansionRequest) -> Result<Response<Answer<Expansion>>, Fault> {
+        Err(self.fault("expand"))
+    }
+
+    fn assemble(&self, _: &AssemblyRequest) -> Result<Response<Answer<Assembly>>, Fault> {
+        Err(self.fault("assemble"))
+    }
+}
+
+fn generated_by(
+    adapters: &[&dyn Adapter],
+    checked: &Checked,
+    base: &Value,
+) -> Result<Generated, GenerateError> {
+    let inputs = Inputs {
+        checked,
+        base,
+        hints: &Hints::default(),
+        running_release: None,
+        pod_context: &PodContext::default(),
+    };
+    generate(adapters, &inputs)
+}
+
+fn starter_base() -> Value {
+    let starter = &distributions::builtin()["starter"];
+    yaml::read(starter.base.as_deref().unwrap()).unwrap()
+}
+
+/// Issue I, row 13.
+#[test]
+fn a_plugin_that_fails_to_detect_is_skipped_if_another_one_is_certain() {
+    let checked = checked(include_str!("../../../samples/minimal.yaml"));
+    let (native, faulty) = (Native::new(), Faulty::serving(&["acme/1.0"]));
+    let alone = generated_by(&[&native], &checked, &starter_base()).unwrap();
+    let both = generated_by(&[&faulty, &native], &checked, &starter_base()).unwrap();
+    assert_eq!(both.yaml, alone.yaml);
+    assert_eq!(both.skipped, [faulty.fault("detect")]);
+    let warning = both
+        .warnings
+        .iter()
+        .find(|one| one.code == "plugin-skipped");
+    let warning = warning.unwrap().to_string();
+    assert!(
+        warning.contains(
+            "plugin \"faulty\" (sha256:faulty) was skipped: detect exceeded the fuel limit of 7"
+        ),
+        "{warning}"
+    );
+}
+
+#[test]
+fn a_plugin_that_fails_to_detect_is_not_skipped_if_it_would_be_used_or_nothing_is_certain() {
+    let checked = checked(include_str!("../../../samples/minimal.yaml"));
+    let native = Native::new();
+    let same = Faulty::serving(&["llama-stack/0.7"]);
+    let error = generated_by(&[&same, &native], &checked, &starter_base()).unwrap_err();
+    assert_eq!(error, GenerateError::Fault(same.fault("detect")));
+    // Behind another plugin for the same schema it would not be used.
+    assert!(generated_by(&[&native, &same], &checked, &starter_base()).is_ok());
+    let other = Faulty::serving(&["acme/1.0"]);
+    let unclear =
+        yaml::read("{version: 2, apis: [inference], providers: {inference: []}}").unwrap();
+    let error = generated_by(&[&other, &native], &checked, &unclear).unwrap_err();
+    assert_eq!(error, GenerateError::Fault(other.fault("detect")));
+}
+
+/// Issue I, row 3: the adapter is not even asked.
+#[test]
+fn an_input_that_is_too_large_is_the_error_of_its_author_and_reaches_no_plugin() {
+    let faulty = Faulty::serving(&["llama-stack/0.7"]);
+    let rejected = |checked: &Checked, base: &Value| {
+        let error = generated_by(&[&faulty], checked, base).unwrap_err();
+        let GenerateError::Rejected { diagnostics, .. } = error else {
+            panic!("{error}");
+        };
+        diagnostics
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    let minimal = checked(include_str!("../../../samples/minimal.yaml"));
+    let mut base = starter_base();
+    base["padding"] = json!(vec![0; limits::BASE_VALUES]);
+    let found = rejected(&minimal, &base);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("more than the limit of 20000 values or 524288 bytes; "),
+        "{found:?}"
+    );
+    let mut base = starter_base();
+    base["padding"] = json!("x".repeat(limits::BASE_BYTES));
+    assert_eq!(rejected(&minimal, &base).len(), 1);
+
+    let mut large = checked(include_str!("../../../samples/minimal.yaml"));
+    let settings = json!({"a": "x".repeat(limits::SETTINGS_BYTES)});
+    let Value::Object(settings) = settings else {
+        unreachable!()
+    };
+    assert!(!large.providers.is_empty());
+    large.providers[0].settings = settings;
+    let found = rejected(&large, &starter_base());
+    assert!(
+        found[0].starts_with("spec.providers.inference.settings: has 65"),
+        "{found:?}"
+    );
 }

@@ -443,6 +443,7 @@ fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
         },
         counts: Counts::default(),
         models: Vec::new(),
+        skipped: Vec::new(),
         warnings: Vec::new(),
         schema: SchemaChoice {
             id: "llama-stack/0.7".to_owned(),

@@ -1,5 +1,6 @@
 //! Properties of any value: written YAML reads back unchanged, and ordering keys changes no value.
 
+use llsd_render::limits::{YAML_DEPTH, YAML_HELD_BYTES, YAML_NODES};
 use llsd_render::{key_order, yaml};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -33,6 +34,60 @@ fn strings() -> impl Strategy<Value = String> {
         "\\$\\{env\\.[A-Z_]{1,8}(:[=+][a-z]{0,4})?\\}",
         "[ \\t\\n#:\\-?&*!|>'\"%@`{}\\[\\],a]{1,12}",
     ]
+}
+
+/// Text in which anchors, aliases, merges and collections are frequent, valid or not.
+fn yaml_text() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        "[a-e]: ",
+        "&[a-e] ",
+        "\\*[a-e]",
+        "<<: \\*[a-e]",
+        "[\\[\\]{},]{1,3}",
+        "[ ]{0,4}- ",
+        "\n[ ]{0,6}",
+        "\\|[-+]?\n",
+        "'[^']{0,20}'",
+        "[0-9_:.xe+-]{1,12}",
+        "![a-z!]{0,5} ",
+        Just("---\n".to_owned()),
+        Just("x".repeat(5_000)),
+        any::<char>().prop_map(String::from),
+    ];
+    prop::collection::vec(part, 0..200).prop_map(|parts| parts.concat())
+}
+
+/// The levels, values and string bytes of a value.
+fn measure(value: &Value) -> (usize, usize, usize) {
+    let around = |values: Vec<(usize, usize, usize)>| {
+        values.into_iter().fold((1, 1, 0), |all, one| {
+            (all.0.max(one.0 + 1), all.1 + one.1, all.2 + one.2)
+        })
+    };
+    match value {
+        Value::Array(items) => around(items.iter().map(measure).collect()),
+        Value::Object(entries) => {
+            let keys: usize = entries.keys().map(String::len).sum();
+            let (depth, values, bytes) = around(entries.values().map(measure).collect());
+            (depth, values, bytes + keys)
+        }
+        Value::String(text) => (0, 1, text.len()),
+        _ => (0, 1, 0),
+    }
+}
+
+proptest! {
+    /// A target of `cargo xtask fuzz`.
+    #[test]
+    fn any_yaml_is_read_within_the_budget_or_rejected(text in yaml_text()) {
+        match yaml::read(&text) {
+            Ok(value) => {
+                let (depth, values, bytes) = measure(&value);
+                prop_assert!(depth <= YAML_DEPTH && values <= YAML_NODES && bytes <= YAML_HELD_BYTES);
+            }
+            Err(error) => prop_assert!(error.to_string().len() < 1_000, "{}", error),
+        }
+    }
 }
 
 proptest! {

@@ -122,6 +122,7 @@ fn selected(adapters: &[&dyn Adapter], base: &Value) -> Result<String, Vec<Strin
     match generate(adapters, &inputs) {
         Ok(generated) => Ok(generated.schema.id),
         Err(GenerateError::Rejected { schema, .. }) => {
+            let schema = schema.unwrap();
             assert_eq!(schema.source, SchemaSource::Detected);
             Ok(schema.id)
         }

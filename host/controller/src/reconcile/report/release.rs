@@ -152,6 +152,7 @@ mod tests {
                 from: from.to_owned(),
                 before: before.map(str::to_owned),
             },
+            skipped: Vec::new(),
             receipt: Receipt {
                 plugin: String::new(),
                 version: String::new(),
