@@ -15,7 +15,7 @@ use crate::engine::{GUESTS, GUESTS_OF_COMPILER};
 ///
 /// [`Limits::default`] is ample for an adapter written in Rust. A component that contains a
 /// JavaScript engine needs higher `component_bytes`, `instances` and compile limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Fuel of one call, including instantiation. Default 1,000,000,000, about one second. A typical
     /// call uses 1/200 of it, a call with a thousand providers a large part.
@@ -31,6 +31,9 @@ pub struct Limits {
     pub instances: usize,
     /// Size of the output of one call, including diagnostics. Default 2 MiB; a ConfigMap holds 1 MiB.
     pub output_bytes: usize,
+    /// Number of JSON values in the output of one call. Default 100,000. A value needs up to 50 times as much
+    /// memory as its text.
+    pub output_values: usize,
     /// Number of diagnostics in the output of one call. Default 2,048.
     pub diagnostics: usize,
     /// Size of each string of a diagnostic; longer ones are truncated. Default 4 KiB.
@@ -53,6 +56,7 @@ impl Default for Limits {
             table_elements: 20_000,
             instances: 32,
             output_bytes: 2 << 20,
+            output_values: 100_000,
             diagnostics: 2_048,
             diagnostic_bytes: 4 << 10,
             component_bytes: 4 << 20,

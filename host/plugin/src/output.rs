@@ -17,11 +17,18 @@ use crate::request::{RawOutput, Request};
 
 /// Checks sizes and diagnostics.
 pub(crate) fn check(output: RawOutput, limits: &Limits) -> Result<RawOutput, FaultKind> {
+    let exceeded = |resource, limit: usize| FaultKind::LimitExceeded {
+        resource,
+        limit: limit as u64,
+    };
     if output.size() > limits.output_bytes {
-        return Err(FaultKind::LimitExceeded {
-            resource: LimitedResource::OutputBytes,
-            limit: limits.output_bytes as u64,
-        });
+        return Err(exceeded(LimitedResource::OutputBytes, limits.output_bytes));
+    }
+    if output.values() > limits.output_values {
+        return Err(exceeded(
+            LimitedResource::OutputValues,
+            limits.output_values,
+        ));
     }
     Ok(match output {
         RawOutput::Outcome(Ok(Outcome { output, warnings })) => {
@@ -230,6 +237,31 @@ mod tests {
         for name in ["", "lower", "A B", "A=B", "ÄÖ", "A\n"] {
             assert!(variables(&[variable(name)]).is_err(), "{name:?}");
         }
+    }
+
+    /// Issue I, row 8: 2 MB of text became 75 MB of values.
+    #[test]
+    fn an_output_with_too_many_values_is_rejected_before_it_is_parsed() {
+        let output = |values: usize| {
+            let json = format!(r#"{{"config":[{}]}}"#, vec!["0"; values].join(","));
+            let output = Text {
+                shape: String::new(),
+                json,
+            };
+            RawOutput::Outcome(Ok(Outcome {
+                output,
+                warnings: Vec::new(),
+            }))
+        };
+        let limits = Limits::default();
+        assert!(check(output(50_000), &limits).is_ok());
+        assert_eq!(
+            check(output(1_000_000), &limits).unwrap_err(),
+            FaultKind::LimitExceeded {
+                resource: LimitedResource::OutputValues,
+                limit: 100_000,
+            }
+        );
     }
 
     #[test]

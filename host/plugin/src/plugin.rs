@@ -108,6 +108,7 @@ impl Plugin {
         let started = Instant::now();
         let key = Key {
             component: self.component.digest.clone(),
+            limits: self.limits.clone(),
             call: request.call(),
             shapes: request.shapes(),
             input: request.digest(),

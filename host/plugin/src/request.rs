@@ -5,6 +5,7 @@ use llsd_adapter_sdk::documents::{AssemblyRequest, Base, ExpansionRequest, Hints
 use llsd_adapter_sdk::exchange::Text;
 use llsd_adapter_sdk::{Answer, Detection, Diagnostic, Outcome, Severity};
 use llsd_render::digest;
+use llsd_render::limits::JsonSize;
 use serde_json::{Value, json};
 
 /// A function of the contract and its arguments.
@@ -121,7 +122,29 @@ impl RawOutput {
         }
     }
 
-    /// Approximate size in memory, in bytes.
+    /// Number of values in the document, an upper bound that needs no parsing.
+    pub(crate) fn values(&self) -> usize {
+        match self {
+            Self::Description(text) | Self::Outcome(Ok(Outcome { output: text, .. })) => {
+                JsonSize::measure(&text.json).values
+            }
+            Self::Detection(_) | Self::Outcome(Err(_)) => 0,
+        }
+    }
+
+    /// Size in memory, in bytes: all strings, and what holds them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let holders = match self {
+            Self::Description(_) | Self::Detection(Detection::One(_) | Detection::None) => 0,
+            Self::Detection(Detection::OneOf(ids)) => ids.capacity() * size_of::<String>(),
+            Self::Outcome(Ok(Outcome { warnings: list, .. }) | Err(list)) => {
+                list.capacity() * size_of::<Diagnostic>()
+            }
+        };
+        size_of::<Self>() + holders + self.size()
+    }
+
+    /// Size of all strings, in bytes.
     pub(crate) fn size(&self) -> usize {
         let list = |all: &[Diagnostic]| all.iter().map(diagnostic_bytes).sum::<usize>();
         match self {
