@@ -12,7 +12,7 @@ use futures::Stream;
 use llsd_plugin::Plugin;
 use tokio::sync::watch;
 
-use faults::Faults;
+pub(crate) use faults::Faults;
 use image_proposals::ImageProposals;
 use set::PluginSet;
 pub(crate) use set::Slot;
@@ -20,7 +20,7 @@ pub(crate) use set::Slot;
 /// The plugins in use, their faults, and the plugins that images propose.
 pub(crate) struct ActivePlugins {
     pub(crate) set: PluginSet,
-    /// Consecutive failures, and which components are quarantined.
+    /// How plugins end for each author, and which components are quarantined.
     pub(crate) faults: Faults,
     pub(crate) proposals: ImageProposals,
     /// Whether the plugins that were in use before the operator started are in use again.
@@ -35,6 +35,14 @@ impl ActivePlugins {
             faults: Faults::default(),
             proposals: ImageProposals::default(),
             is_restored: watch::Sender::new(false),
+        }
+    }
+
+    /// Empties the slots of all `SchemaPlugin`s that do not exist any more, and ends their quarantines.
+    pub(crate) fn retain_schema_plugins(&self, exists: impl Fn(&str) -> bool) {
+        self.set.retain_schema_plugins(&exists);
+        if self.faults.release_deleted(&exists) {
+            self.set.announce();
         }
     }
 

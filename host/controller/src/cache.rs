@@ -22,6 +22,7 @@ mod tenant_cache;
 mod trigger;
 mod trust_bundle;
 mod upstream;
+mod watched_resource;
 mod watches;
 
 use std::collections::BTreeMap;
@@ -46,7 +47,8 @@ pub(crate) use status_cache::StatusCache;
 pub(crate) use trigger::{ReconcileTrigger, ResourceRef};
 pub(crate) use trust_bundle::{PLATFORM_BUNDLE, bundle_namespace};
 pub(crate) use upstream::{UpstreamRunning, is_apply_of_another_manager, is_created_by_upstream};
-pub(crate) use watches::Watches;
+pub(crate) use watched_resource::WatchedResource;
+pub(crate) use watches::{PAGE_SIZE, Watches};
 
 /// One object cache for each watched kind.
 pub(crate) struct ClusterCache {

@@ -84,7 +84,7 @@ async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Er
     let contents = ContentCache::new(client.clone(), cache, owner.namespace.clone());
     let gathered = gather(&contents, settings, images, &checked, &owner).await?;
     let status = cr.status.clone().unwrap_or_default();
-    let plan = generate(plugins, &checked, &gathered, &status).await?;
+    let plan = generate(plugins, &owner.namespace, &checked, &gathered, &status).await?;
     let live = LiveObjects {
         client,
         owner: &owner,

@@ -20,14 +20,13 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::{Distribution, check};
 use llsd_render::objects::{Kind, ObjectInputs, Owner, build_objects};
 use tracing::Instrument;
 
-use crate::cache::{Priority, UpstreamRunning};
+use crate::cache::{Priority, UpstreamRunning, WatchedResource};
 use crate::images::Puller;
 use apply::{Target, apply};
 pub(crate) use context::Context;
@@ -56,18 +55,18 @@ const LEASE_RECHECK: Duration = Duration::from_secs(5);
 
 /// Reconciles one resource and reports the result in its status.
 pub(crate) async fn reconcile(
-    guarded: Arc<DeserializeGuard<Distribution>>,
+    watched: Arc<WatchedResource>,
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
-    let (namespace, name) = (guarded.namespace().unwrap_or_default(), guarded.name_any());
+    let (namespace, name) = (watched.namespace().unwrap_or_default(), watched.name_any());
     if let Err(wait) = ctx.pace.take(&namespace, &name, Instant::now()) {
         return Ok(Action::requeue(wait));
     }
-    let priority = priority(&guarded, &ctx);
+    let priority = priority(&watched, &ctx);
     let _permit = ctx.priority.acquire(&namespace, priority).await;
     let started = Instant::now();
     let _guard = ctx.health.start(started);
-    let result = run_steps(&guarded, &ctx).await;
+    let result = run_steps(&watched, &ctx).await;
     let outcome = result.as_ref().map_or_else(Error::outcome, |_| "done");
     ctx.metrics.count_reconcile(outcome, started.elapsed());
     match &result {
@@ -83,8 +82,8 @@ pub(crate) async fn reconcile(
 
 /// A resource that was never reported on comes before others of its namespace, so that its pods start
 /// soon. After the first report it waits for its turn, even if it still has no Deployment.
-fn priority(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Priority {
-    let Ok(cr) = &guarded.0 else {
+fn priority(watched: &WatchedResource, ctx: &Context) -> Priority {
+    let Ok(cr) = &watched.0 else {
         return Priority::Normal;
     };
     let (namespace, name) = (cr.namespace().unwrap_or_default(), cr.name_any());
@@ -97,14 +96,11 @@ fn priority(guarded: &DeserializeGuard<Distribution>, ctx: &Context) -> Priority
 }
 
 /// All steps, from check to report.
-async fn run_steps(
-    guarded: &DeserializeGuard<Distribution>,
-    ctx: &Context,
-) -> Result<Action, Error> {
-    let cr = guarded
+async fn run_steps(watched: &WatchedResource, ctx: &Context) -> Result<Action, Error> {
+    let cr = watched
         .0
         .as_ref()
-        .map_err(|invalid| Error::Unreadable(invalid.error.clone()))?;
+        .map_err(|invalid| Error::Unreadable(invalid.problem.clone()))?;
     if cr.metadata.deletion_timestamp.is_some() {
         // The resource owns all of its objects, so the garbage collector deletes them.
         return Ok(Action::await_change());
@@ -153,9 +149,15 @@ async fn converge(
         .instrument(tracing::debug_span!("gather"))
         .await?;
     let (status, _) = ctx.statuses.newest(cr);
-    let plan = generate(&ctx.plugins, &checked, &gathered, &status)
-        .instrument(tracing::debug_span!("generate"))
-        .await?;
+    let plan = generate(
+        &ctx.plugins,
+        ctx.author(owner),
+        &checked,
+        &gathered,
+        &status,
+    )
+    .instrument(tracing::debug_span!("generate"))
+    .await?;
     let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner)
         .instrument(tracing::debug_span!("resolve_secrets"))
         .await?;
@@ -220,7 +222,7 @@ async fn gather_recorded(
 /// When to retry. A rejected spec waits for its author and a missing object for its creator; both are
 /// watched. Everything else is retried with backoff.
 pub(crate) fn error_policy(
-    guarded: Arc<DeserializeGuard<Distribution>>,
+    watched: Arc<WatchedResource>,
     error: &Error,
     ctx: Arc<Context>,
 ) -> Action {
@@ -234,8 +236,8 @@ pub(crate) fn error_policy(
         (_, Some(image)) => image.retry_after,
         (error, None) if error.waits_for_change() => RESYNC,
         _ => {
-            let namespace = guarded.namespace().unwrap_or_default();
-            ctx.backoff.next_delay(&namespace, &guarded.name_any())
+            let namespace = watched.namespace().unwrap_or_default();
+            ctx.backoff.next_delay(&namespace, &watched.name_any())
         }
     })
 }

@@ -210,8 +210,12 @@ fn stop_on_signals(stop: watch::Sender<bool>) -> anyhow::Result<impl Future<Outp
     })
 }
 
+/// kube logs a whole response if it cannot parse it, which may be a list of all resources. The watches
+/// report the error without it.
+const DEFAULT_LOG: &str = "info,kube_client::client=error";
+
 fn start_log(is_json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| EscapedLog(std::io::stderr()))

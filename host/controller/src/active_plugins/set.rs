@@ -3,7 +3,7 @@
 //! The set is immutable and replaced as a whole: a caller keeps the set that it holds, and the next
 //! caller gets the new one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::Stream;
@@ -99,14 +99,19 @@ impl PluginSet {
         }
     }
 
-    /// Empties every slot of the `SchemaPlugin`s that are not in `keep`.
-    pub(crate) fn retain_schema_plugins(&self, keep: &BTreeSet<String>) {
+    /// Empties every slot of the `SchemaPlugin`s that do not exist any more.
+    pub(super) fn retain_schema_plugins(&self, exists: impl Fn(&str) -> bool) {
         let mut loaded = self.loaded.lock();
         let before = loaded.len();
-        loaded.retain(|slot, _| keep.contains(&slot.schema_plugin));
+        loaded.retain(|slot, _| exists(&slot.schema_plugin));
         if loaded.len() != before {
             self.publish(&loaded);
         }
+    }
+
+    /// Makes all resources be reconciled with the same set again.
+    pub(super) fn announce(&self) {
+        self.publish(&self.loaded.lock());
     }
 
     /// Yields each time the set changes.

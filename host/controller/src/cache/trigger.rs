@@ -1,13 +1,13 @@
 //! Requests for reconciliations, from whoever notices a change.
 
 use futures::Stream;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::ObjectRef;
-use llsd_api::Distribution;
 use tokio::sync::mpsc;
 
+use super::WatchedResource;
+
 /// A resource to reconcile.
-pub(crate) type ResourceRef = ObjectRef<DeserializeGuard<Distribution>>;
+pub(crate) type ResourceRef = ObjectRef<WatchedResource>;
 
 /// Requests the reconciliation of resources.
 #[derive(Clone)]

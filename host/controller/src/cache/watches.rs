@@ -21,6 +21,10 @@ use super::{
     ClusterCache, ObjectCache, ReconcileTrigger, References, Referent, Scope, projection, upstream,
 };
 
+/// Objects in one response of a list. A response is held as text before it is parsed, and one object has up
+/// to 1.5 MiB.
+pub(crate) const PAGE_SIZE: u32 = 50;
+
 /// Starts the watches.
 pub(crate) struct Watches {
     pub(crate) client: Client,
@@ -106,7 +110,8 @@ impl Watches {
             self.trigger.clone(),
         );
         tasks.spawn(async move {
-            let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+            let mut events =
+                std::pin::pin!(watcher(api, config.page_size(PAGE_SIZE)).default_backoff());
             while let Some(event) = events.next().await {
                 let event = match event {
                     Ok(event) => event,

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
-use llsd_api::Distribution;
 use llsd_render::objects::{Cluster, Kind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,7 +14,7 @@ use super::{Endpoints, Options};
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
     Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
-    ResourceRef, StatusCache, Watches,
+    ResourceRef, StatusCache, WatchedResource, Watches,
 };
 use crate::images::{Fetcher, Images};
 use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
@@ -25,14 +23,11 @@ use crate::reconcile::Context;
 use crate::servers::ServerPoller;
 use crate::settings::{CurrentSettings, SettingsWatcher};
 
-/// A resource as the watch delivers it.
-pub(super) type Guarded = DeserializeGuard<Distribution>;
-
 /// The parts of an operator.
 pub(super) struct Assembly {
     pub(super) context: Arc<Context>,
     /// The store of all resources.
-    pub(super) reflector: (Store<Guarded>, Writer<Guarded>),
+    pub(super) reflector: (Store<WatchedResource>, Writer<WatchedResource>),
     /// The resources that were triggered.
     pub(super) triggered: BoxStream<'static, ResourceRef>,
     /// Tells the `SchemaPlugin` controller whether this replica is the leader.
@@ -86,7 +81,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     };
     let watches = Watches {
         client: client.clone(),
-        scope,
+        scope: scope.clone(),
         cache: cache.clone(),
         references: references.clone(),
         trigger: trigger.clone(),
@@ -96,6 +91,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     image_lookup.connect(&images);
     let context = Arc::new(Context {
         client: client.clone(),
+        scope,
         plugins: Arc::new(ActivePlugins::new(plugins, plugins_in_use)),
         images,
         settings,

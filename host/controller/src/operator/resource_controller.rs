@@ -11,15 +11,14 @@ use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event, watcher};
 
-use super::assembly::Guarded;
-use crate::cache::{ResourceRef, Scope};
+use crate::cache::{PAGE_SIZE, ResourceRef, Scope, WatchedResource};
 use crate::reconcile::{Context, error_policy, reconcile};
 
 /// Reconciles resources until `shutdown` completes.
 pub(super) async fn reconcile_all(
     context: Arc<Context>,
     scope: &Scope,
-    (reader, writer): (Store<Guarded>, Writer<Guarded>),
+    (reader, writer): (Store<WatchedResource>, Writer<WatchedResource>),
     triggered: impl Stream<Item = ResourceRef> + Send + 'static,
     shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) {
@@ -75,11 +74,11 @@ pub(super) async fn reconcile_all(
 fn watch_resources(
     context: &Arc<Context>,
     scope: &Scope,
-    writer: Writer<Guarded>,
-) -> impl Stream<Item = Result<Guarded, watcher::Error>> + Send + 'static + use<> {
+    writer: Writer<WatchedResource>,
+) -> impl Stream<Item = Result<WatchedResource, watcher::Error>> + Send + 'static + use<> {
     let forgetting = context.clone();
-    let api = scope.api::<Guarded>(&context.client);
-    watcher(api, watcher::Config::default())
+    let api = scope.api::<WatchedResource>(&context.client);
+    watcher(api, watcher::Config::default().page_size(PAGE_SIZE))
         .default_backoff()
         // The managed fields are half of a resource, and nothing reads them.
         .modify(|resource| resource.managed_fields_mut().clear())

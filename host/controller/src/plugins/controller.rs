@@ -117,10 +117,10 @@ async fn watch_deletions(
             Ok(Event::InitApply(one)) => {
                 listed.insert(one.name_any());
             }
-            Ok(Event::InitDone) => plugins.set.retain_schema_plugins(&listed),
+            Ok(Event::InitDone) => plugins.retain_schema_plugins(|name| listed.contains(name)),
             Ok(Event::Delete(one)) => {
                 deleted.send_modify(|all| all.extend(one.uid()));
-                plugins.set.retain_slots(&one.name_any(), &[]);
+                plugins.retain_schema_plugins(|name| name != one.name_any());
             }
             Ok(Event::Apply(_)) => {}
             Err(error) => tracing::debug!(%error, "watch of SchemaPlugins failed, restarting it"),
@@ -154,7 +154,9 @@ async fn reconcile_one(resource: &SchemaPlugin, ctx: &Context) -> Result<Action,
     let old = resource.status.clone().unwrap_or_default();
     let mut status = old.clone();
     if old.observed_generation == resource.metadata.generation {
-        ctx.plugins.faults.quarantine(&old.quarantined);
+        ctx.plugins
+            .faults
+            .quarantine(&resource.name_any(), &old.quarantined);
     } else {
         // The new spec may raise the limit that was exceeded.
         ctx.plugins.faults.release(&old.quarantined);

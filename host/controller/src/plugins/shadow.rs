@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::Store;
 use llsd_api::schema_plugin::ShadowSummary;
 use llsd_api::{Distribution, check};
@@ -18,6 +17,7 @@ use llsd_render::Generated;
 use llsd_render::objects::Kind;
 use serde_json::Value;
 
+use crate::cache::WatchedResource;
 use crate::reconcile::gather::{Source, gather};
 use crate::reconcile::generate::{self, generate_with};
 use crate::reconcile::{Context, owner};
@@ -34,7 +34,7 @@ const MAX_PATHS: usize = 3;
 
 /// All resources, and the context to generate their configurations.
 pub(crate) struct Resources {
-    pub(crate) all: Store<DeserializeGuard<Distribution>>,
+    pub(crate) all: Store<WatchedResource>,
     pub(crate) context: Arc<Context>,
 }
 

@@ -7,16 +7,15 @@
 //! changes nothing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::ApiResource;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
-use llsd_api::{DISTRIBUTION_CRD_NAME, Distribution};
+use llsd_api::DISTRIBUTION_CRD_NAME;
 use serde_json::json;
+
+use crate::cache::{PAGE_SIZE, WatchedResource};
 
 /// The storage version.
 const STORAGE_VERSION: &str = "v1alpha2";
-/// Resources per list request.
-const PAGE_SIZE: u32 = 200;
 /// Attempts when the continue token of a list expires or the CRD changes meanwhile.
 const MAX_ATTEMPTS: usize = 5;
 
@@ -130,9 +129,7 @@ async fn rewrite_all(client: &Client) -> Result<usize, MigrationError> {
 }
 
 async fn rewrite_pages(client: &Client) -> Result<usize, MigrationError> {
-    // As dynamic objects, so that fields unknown to this release are preserved.
-    let resource = ApiResource::erase::<Distribution>(&());
-    let everywhere = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let everywhere = Api::<WatchedResource>::all(client.clone());
     let mut page = ListParams::default().limit(PAGE_SIZE);
     let mut count = 0;
     loop {
@@ -141,7 +138,7 @@ async fn rewrite_pages(client: &Client) -> Result<usize, MigrationError> {
             .await
             .map_err(|error| MigrationError::List(Box::new(error)))?;
         for one in &listed.items {
-            rewrite(client, &resource, one).await?;
+            rewrite(client, one).await?;
             count += 1;
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -151,13 +148,9 @@ async fn rewrite_pages(client: &Client) -> Result<usize, MigrationError> {
     }
 }
 
-async fn rewrite(
-    client: &Client,
-    resource: &ApiResource,
-    object: &DynamicObject,
-) -> Result<(), MigrationError> {
+async fn rewrite(client: &Client, object: &WatchedResource) -> Result<(), MigrationError> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, resource);
+    let api = Api::<WatchedResource>::namespaced(client.clone(), &namespace);
     // The resource version makes the patch fail if the resource changed meanwhile.
     let empty = json!({"metadata": {"resourceVersion": object.resource_version()}});
     let (parameters, patch) = (PatchParams::default(), Patch::Merge(&empty));

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kube::Client;
-use llsd_render::objects::Cluster;
+use llsd_render::objects::{Cluster, Owner};
 
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
     Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
-    StatusCache,
+    Scope, StatusCache,
 };
 use crate::images::Fetcher;
 use crate::process::{Events, Health, Metrics};
@@ -18,6 +18,8 @@ use crate::settings::CurrentSettings;
 /// What all reconciliations of one operator share.
 pub(crate) struct Context {
     pub(crate) client: Client,
+    /// The namespaces that the operator serves.
+    pub(crate) scope: Scope,
     /// Schema adapters and provider packs.
     pub(crate) plugins: Arc<ActivePlugins>,
     /// Reads images in the background.
@@ -48,6 +50,15 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// To whom faults of plugins are attributed: the namespace, or the resource if there is only one
+    /// namespace.
+    pub(crate) fn author<'a>(&self, owner: &'a Owner) -> &'a str {
+        match self.scope {
+            Scope::Cluster => &owner.namespace,
+            Scope::Namespace(_) => &owner.name,
+        }
+    }
+
     /// Drops everything that is stored for a deleted resource.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.references.forget(namespace, name);

@@ -8,6 +8,7 @@ mod adoption_cases;
 mod children;
 mod external;
 mod faults;
+mod hostile;
 mod idle;
 mod lifecycle;
 mod operator_settings;

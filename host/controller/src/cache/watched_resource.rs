@@ -1,0 +1,198 @@
+//! A resource as lists and watches deliver it, readable or not.
+//!
+//! The API server stores what the schema allows, and the schema does not limit what is inside untyped
+//! fields. If one resource failed to deserialize, the whole list that contains it would fail, and nobody's
+//! resources would be reconciled. So each resource is deserialized by itself, after it was measured; of one
+//! that cannot be read, only the name is kept.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use llsd_api::Distribution;
+use llsd_api::limits::JsonSize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// Length of the problem in logs: enough for the field and its value.
+const MAX_PROBLEM_CHARS: usize = 300;
+
+/// A resource, or why it cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchedResource(pub(crate) Result<Distribution, UnreadableResource>);
+
+/// A resource that cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) struct UnreadableResource {
+    /// What is wrong, and what its author can do about it.
+    pub(crate) problem: String,
+    /// What identifies the resource, and nothing else.
+    metadata: ObjectMeta,
+}
+
+/// The identity of an object. Parsing it skips everything else without recursion.
+#[derive(Deserialize)]
+struct Identified {
+    metadata: Identity,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Identity {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+}
+
+impl<'de> Deserialize<'de> for WatchedResource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let json = raw.get();
+        let problem = match read(json) {
+            Ok(resource) => return Ok(Self(Ok(resource))),
+            Err(problem) => problem,
+        };
+        let Identified { metadata } = serde_json::from_str(json).map_err(D::Error::custom)?;
+        Ok(Self(Err(UnreadableResource {
+            problem: abbreviated(problem),
+            metadata: metadata.into(),
+        })))
+    }
+}
+
+fn read(json: &str) -> Result<Distribution, String> {
+    if let Some(error) = JsonSize::measure(json).exceeded_by_object() {
+        return Err(error.to_string());
+    }
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+fn abbreviated(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_PROBLEM_CHARS) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+impl From<Identity> for ObjectMeta {
+    fn from(identity: Identity) -> Self {
+        let Identity {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            generation,
+        } = identity;
+        Self {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            generation,
+            ..Self::default()
+        }
+    }
+}
+
+impl Resource for WatchedResource {
+    type DynamicType = <Distribution as Resource>::DynamicType;
+    type Scope = <Distribution as Resource>::Scope;
+
+    fn kind(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        Distribution::kind(dynamic)
+    }
+
+    fn group(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        Distribution::group(dynamic)
+    }
+
+    fn version(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        Distribution::version(dynamic)
+    }
+
+    fn plural(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        Distribution::plural(dynamic)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match &self.0 {
+            Ok(resource) => &resource.metadata,
+            Err(unreadable) => &unreadable.metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match &mut self.0 {
+            Ok(resource) => &mut resource.metadata,
+            Err(unreadable) => &mut unreadable.metadata,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::ResourceExt;
+    use kube::api::{ObjectList, WatchEvent};
+
+    use super::*;
+
+    fn resource(name: &str, settings: &str) -> String {
+        format!(
+            r#"{{"apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+                "metadata": {{"name": "{name}", "namespace": "n", "resourceVersion": "7",
+                    "managedFields": [{{"fieldsV1": {settings}}}]}},
+                "spec": {{"distribution": {{"name": "starter"}},
+                    "providers": {{"inference": {{"provider": "vllm", "settings": {settings}}}}}}}}}"#
+        )
+    }
+
+    fn nested(levels: usize) -> String {
+        format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels))
+    }
+
+    /// Issue I, row 2.
+    #[test]
+    fn one_unreadable_resource_does_not_hide_the_others_of_a_list() {
+        let many_values = format!("[{}]", vec!["0"; 200_000].join(","));
+        for bad in [nested(135), nested(5_000), many_values, "7".to_owned()] {
+            let list = format!(
+                r#"{{"apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistributionList",
+                    "metadata": {{"resourceVersion": "9"}}, "items": [{}, {}, {}]}}"#,
+                resource("first", "{}"),
+                resource("bad", &bad).replacen(r#""name": "starter""#, r#""name": []"#, 1),
+                resource("last", r#"{"a": 1}"#),
+            );
+            let list: ObjectList<WatchedResource> = serde_json::from_str(&list).unwrap();
+            let names: Vec<_> = list
+                .items
+                .iter()
+                .map(|one| (one.name_any(), one.0.is_ok()))
+                .collect();
+            let expected = [("first", true), ("bad", false), ("last", true)];
+            assert_eq!(names, expected.map(|(name, is)| (name.to_owned(), is)));
+            let unreadable = list.items[1].0.as_ref().unwrap_err();
+            assert!(unreadable.problem.len() < 1_000, "{}", unreadable.problem);
+            assert_eq!(unreadable.metadata.resource_version.as_deref(), Some("7"));
+            assert_eq!(unreadable.metadata.managed_fields, None);
+        }
+    }
+
+    #[test]
+    fn an_unreadable_resource_is_an_event_of_a_watch() {
+        let event = format!(
+            r#"{{"type": "MODIFIED", "object": {}}}"#,
+            resource("bad", &nested(135))
+        );
+        let event: WatchEvent<WatchedResource> = serde_json::from_str(&event).unwrap();
+        let WatchEvent::Modified(resource) = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(resource.name_any(), "bad");
+        let problem = resource.0.unwrap_err().problem;
+        assert!(problem.contains("nested deeper than"), "{problem}");
+    }
+}
