@@ -6,6 +6,7 @@ mod boundaries;
 mod control_plane;
 mod coverage;
 mod demo;
+mod fuzz;
 mod oracle;
 mod prerequisites;
 mod test;
@@ -45,6 +46,14 @@ enum Task {
         #[command(subcommand)]
         what: Option<Bench>,
     },
+    /// Feed generated input to every reader of untrusted bytes, longer than the tests do
+    Fuzz {
+        /// Only this target
+        target: Option<String>,
+        /// How long each target runs
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
     /// Measure the line coverage of host/api and host/render; fail if it is too low
     Coverage,
     /// Build every plugin to target/plugins/<name>.wasm
@@ -79,6 +88,7 @@ impl Task {
             Self::Up(_) => "up",
             Self::Test => "test",
             Self::Bench { .. } => "bench",
+            Self::Fuzz { .. } => "fuzz",
             Self::Coverage => "coverage",
             Self::Plugins => "plugins",
             Self::ControlPlane { .. } => "control-plane",
@@ -108,7 +118,7 @@ impl Task {
                 builds_adapters
             }
             Self::Up(_) | Self::ControlPlane { .. } => runs_control_plane,
-            Self::Bench { what: None } => builds_adapters,
+            Self::Bench { what: None } | Self::Fuzz { .. } => builds_adapters,
             Self::Bench { what: Some(_) } => runs_control_plane,
             Self::Coverage => Needs {
                 components: &[LLVM_TOOLS],
@@ -186,6 +196,7 @@ fn run(
         Task::Bench {
             what: Some(Bench::Webhooks),
         } => bench::webhooks(),
+        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), *seconds),
         Task::Coverage => coverage::run(),
         Task::Plugins => artifacts::build()?.plugins().map(|_| ()),
         Task::ControlPlane { action } => {
