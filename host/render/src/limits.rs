@@ -24,6 +24,10 @@ pub const BASE_VALUES: usize = 20_000;
 /// Size of that base configuration as JSON.
 pub const BASE_BYTES: usize = 512 << 10;
 
+/// Providers of the base configuration and the resource together. The work of an adapter grows with the square:
+/// a thousand need 40 % of the fuel of a call.
+pub const PROVIDERS: usize = 1_000;
+
 /// Size of the settings of one provider as JSON.
 pub const SETTINGS_BYTES: usize = 64 << 10;
 

@@ -313,18 +313,13 @@ fn generated_by(
     generate(adapters, &inputs)
 }
 
-fn starter_base() -> Value {
-    let starter = &distributions::builtin()["starter"];
-    yaml::read(starter.base.as_deref().unwrap()).unwrap()
-}
-
 /// Issue I, row 13.
 #[test]
 fn a_plugin_that_fails_to_detect_is_skipped_if_another_one_is_certain() {
     let checked = checked(include_str!("../../../samples/minimal.yaml"));
     let (native, faulty) = (Native::new(), Faulty::serving(&["acme/1.0"]));
-    let alone = generated_by(&[&native], &checked, &starter_base()).unwrap();
-    let both = generated_by(&[&faulty, &native], &checked, &starter_base()).unwrap();
+    let alone = generated_by(&[&native], &checked, &starter()).unwrap();
+    let both = generated_by(&[&faulty, &native], &checked, &starter()).unwrap();
     assert_eq!(both.yaml, alone.yaml);
     assert_eq!(both.skipped, [faulty.fault("detect")]);
     let warning = both
@@ -345,10 +340,10 @@ fn a_plugin_that_fails_to_detect_is_not_skipped_if_it_would_be_used_or_nothing_i
     let checked = checked(include_str!("../../../samples/minimal.yaml"));
     let native = Native::new();
     let same = Faulty::serving(&["llama-stack/0.7"]);
-    let error = generated_by(&[&same, &native], &checked, &starter_base()).unwrap_err();
+    let error = generated_by(&[&same, &native], &checked, &starter()).unwrap_err();
     assert_eq!(error, GenerateError::Fault(same.fault("detect")));
     // Behind another plugin for the same schema it would not be used.
-    assert!(generated_by(&[&native, &same], &checked, &starter_base()).is_ok());
+    assert!(generated_by(&[&native, &same], &checked, &starter()).is_ok());
     let other = Faulty::serving(&["acme/1.0"]);
     let unclear =
         yaml::read("{version: 2, apis: [inference], providers: {inference: []}}").unwrap();
@@ -371,7 +366,7 @@ fn an_input_that_is_too_large_is_the_error_of_its_author_and_reaches_no_plugin()
             .collect::<Vec<_>>()
     };
     let minimal = checked(include_str!("../../../samples/minimal.yaml"));
-    let mut base = starter_base();
+    let mut base = starter();
     base["padding"] = json!(vec![0; limits::BASE_VALUES]);
     let found = rejected(&minimal, &base);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -379,9 +374,17 @@ fn an_input_that_is_too_large_is_the_error_of_its_author_and_reaches_no_plugin()
         found[0].contains("more than the limit of 20000 values or 524288 bytes; "),
         "{found:?}"
     );
-    let mut base = starter_base();
+    let mut base = starter();
     base["padding"] = json!("x".repeat(limits::BASE_BYTES));
     assert_eq!(rejected(&minimal, &base).len(), 1);
+
+    let mut base = starter();
+    base["providers"]["inference"] = json!(vec![json!({}); limits::PROVIDERS]);
+    let found = rejected(&minimal, &base);
+    assert!(
+        found[0].starts_with("spec.providers: the resource has 1 providers and the base"),
+        "{found:?}"
+    );
 
     let mut large = checked(include_str!("../../../samples/minimal.yaml"));
     let settings = json!({"a": "x".repeat(limits::SETTINGS_BYTES)});
@@ -390,7 +393,7 @@ fn an_input_that_is_too_large_is_the_error_of_its_author_and_reaches_no_plugin()
     };
     assert!(!large.providers.is_empty());
     large.providers[0].settings = settings;
-    let found = rejected(&large, &starter_base());
+    let found = rejected(&large, &starter());
     assert!(
         found[0].starts_with("spec.providers.inference.settings: has 65"),
         "{found:?}"

@@ -7,7 +7,7 @@ use llsd_api::{Diagnostic, FieldPath};
 use serde_json::Value;
 
 use super::{GenerateError, Inputs};
-use crate::limits::{BASE_BYTES, BASE_VALUES, SETTINGS_BYTES};
+use crate::limits::{BASE_BYTES, BASE_VALUES, PROVIDERS, SETTINGS_BYTES};
 
 /// Checks the base configuration and the settings of every provider.
 pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
@@ -21,6 +21,16 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
                 base.values, base.bytes
             ),
             "remove the providers and resources that the server does not need",
+        ));
+    }
+    let (in_base, in_spec) = (providers(inputs.base), inputs.checked.providers.len());
+    if in_base + in_spec > PROVIDERS {
+        problems.push(Diagnostic::error(
+            FieldPath::spec().field("providers"),
+            format!(
+                "the resource has {in_spec} providers and the base configuration {in_base}, together more than the limit of {PROVIDERS}"
+            ),
+            "remove the providers that the server does not need",
         ));
     }
     for provider in &inputs.checked.providers {
@@ -45,6 +55,13 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
             diagnostics: problems,
         })
     }
+}
+
+/// The number of providers in a base configuration, which lists them by API in all dialects.
+fn providers(base: &Value) -> usize {
+    let apis = base.get("providers").and_then(Value::as_object);
+    let lists = apis.into_iter().flat_map(|apis| apis.values());
+    lists.filter_map(Value::as_array).map(Vec::len).sum()
 }
 
 /// The size of a value: values with those inside it, and approximate bytes as JSON.
