@@ -46,6 +46,30 @@ const TARGETS: &[Target] = &[
         binary: &["--lib"],
         test: "any_bytes_are_an_admission_review_or_rejected",
     },
+    Target {
+        name: "labels",
+        package: "llsd-registry",
+        binary: &["--lib"],
+        test: "any_labels_are_kept_within_their_limits_or_refused",
+    },
+    Target {
+        name: "layer",
+        package: "llsd-registry",
+        binary: &["--lib"],
+        test: "any_layer_is_searched_within_its_limits_or_refused",
+    },
+    Target {
+        name: "bundle",
+        package: "llsd-registry",
+        binary: &["--lib"],
+        test: "any_bundle_counts_only_for_its_repository_or_is_refused",
+    },
+    Target {
+        name: "component",
+        package: "llsd-plugin",
+        binary: &["--test", "sandbox"],
+        test: "any_component_is_inspected_with_a_result_of_limited_size",
+    },
 ];
 
 /// Runs the named target, or all of them, for this many seconds each.
