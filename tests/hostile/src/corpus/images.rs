@@ -45,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
                 "ConfigGenerated",
                 &[
                     "spec.distribution.image",
-                    "4194304 bytes",
+                    "1048576 bytes",
                     "make it smaller",
                 ],
             ),
