@@ -133,11 +133,13 @@ pub(crate) fn precheck(request: &AdmissionRequest<'_>) -> Precheck {
 
 /// The fields of a resource that its author writes. Other metadata and the status are not checked.
 fn without_server_fields(mut document: Value) -> Value {
-    let name = document["metadata"]["name"].take();
-    let metadata = match name {
+    let name = document
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("name"));
+    let metadata = match name.map(Value::take) {
         // The API server generates a name from `generateName` after admission.
-        Value::Null => json!({}),
-        name => json!({ "name": name }),
+        None | Some(Value::Null) => json!({}),
+        Some(name) => json!({ "name": name }),
     };
     json!({
         "apiVersion": document["apiVersion"].take(),
@@ -253,6 +255,17 @@ mod tests {
 
         let worse = resource(json!({"distribution": {"name": "starter", "schema": "0.6"}}));
         assert_eq!(decided(&request("UPDATE", worse, bad))["allowed"], false);
+    }
+
+    /// Found by `cargo xtask fuzz`: indexing the number panicked.
+    #[test]
+    fn metadata_of_another_type_is_no_reason_to_panic() {
+        let mut odd = resource(json!({"distribution": {"schema": 7}}));
+        for metadata in [json!(1), json!("text"), json!([])] {
+            odd["metadata"] = metadata;
+            let response = decided(&request("CREATE", odd.clone(), Value::Null));
+            assert_eq!(response["allowed"], false);
+        }
     }
 
     #[test]
@@ -407,12 +420,12 @@ mod tests {
             Just("1e999".to_owned()),
             any::<i64>().prop_map(|number| number.to_string()),
             any::<String>().prop_map(|text| Value::from(text).to_string()),
-            (0_usize..300).prop_map(|levels| format!(
+            (1_usize..300).prop_map(|levels| format!(
                 "{}{}",
                 "[".repeat(levels),
                 "]".repeat(levels)
             )),
-            (0_usize..300).prop_map(|levels| format!(
+            (1_usize..300).prop_map(|levels| format!(
                 "{}1{}",
                 r#"{"a":"#.repeat(levels),
                 "}".repeat(levels)
