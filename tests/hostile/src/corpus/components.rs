@@ -6,24 +6,28 @@ use crate::{Attack, Case, Outcome};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![Case {
-        name: "a component whose types double 40 times is rejected",
-        budget: "size of the types of a component",
+        name: "a component whose instance types double 17 times is rejected",
+        budget: "imported items of a component",
         attack: Attack::Plugin {
-            component: doubled_types(40),
+            component: doubled_types(17),
         },
-        outcome: Outcome::PluginRejected(&["127.0.0.1", "hostile/plugin"]),
+        outcome: Outcome::PluginRejected(&["imported items", "make it simpler"]),
     }]
 }
 
-/// A component that exports a function whose parameter has two to the power of `levels` parts.
+/// A component of less than 100 KB that imports an instance of two to the power of `levels` functions
+/// with long names.
 fn doubled_types(levels: usize) -> Vec<u8> {
-    let mut text = String::from("(component (type $t0 (tuple u8 u8))\n");
-    for level in 1..levels {
+    let long = "x".repeat(1_000);
+    let mut text = String::from("(component (type $t0 (instance (export \"read\" (func))))\n");
+    for level in 1..=levels {
         let before = level - 1;
-        let _ = writeln!(text, "(type $t{level} (tuple $t{before} $t{before}))");
+        let _ = writeln!(
+            text,
+            "(type $t{level} (instance (alias outer 1 $t{before} (type $t)) \
+             (export \"a{long}\" (instance (type $t))) (export \"b{long}\" (instance (type $t)))))"
+        );
     }
-    let last = levels - 1;
-    let _ = writeln!(text, "(type $f (func (param \"x\" $t{last})))");
-    text.push_str("(import \"f\" (func (type $f))))");
+    let _ = writeln!(text, "(import \"x\" (instance (type $t{levels}))))");
     wat::parse_str(&text).unwrap()
 }
