@@ -45,6 +45,9 @@ async fn a_labelled_image_is_rendered_from_every_kind_of_registry() {
             "samples/minimal.yaml",
             "--base-config",
             config,
+            // The label of the image states it.
+            "--schema",
+            "llama-stack/0.7",
         ];
         assert_eq!(rendered, succeed(&setup.llsd(&offline)));
 
