@@ -34,7 +34,6 @@ const REGISTRY: &str = "{registry}";
 pub struct Suite {
     operator: Operator,
     fair: FairTenant,
-    registry: HostileRegistry,
     client: Client,
     /// The namespace of the operator.
     _home: Namespace,
@@ -56,11 +55,10 @@ pub struct Report {
 }
 
 impl Suite {
-    /// Starts a control plane, the operator, a registry and the fair tenant.
+    /// Starts a control plane, the operator and the fair tenant.
     pub async fn start() -> Result<Self> {
         let testbed = Testbed::start(Release::Newest).await?;
         let home = testbed.namespace("home").await?;
-        let registry = HostileRegistry::start().await;
         let operator = Operator::start(&testbed, home.name()).await?;
         let mut fair = FairTenant::start(&testbed).await?;
         // The first changes fill the caches.
@@ -71,7 +69,6 @@ impl Suite {
             memory: operator.private_memory()?,
             operator,
             fair,
-            registry,
             client: testbed.client("admin").await?,
             _home: home,
             testbed,
@@ -87,17 +84,19 @@ impl Suite {
     /// Runs one case. Fails with everything that must not happen.
     pub async fn run(&mut self, case: &Case) -> Result<Report> {
         let namespace = self.testbed.namespace("hostile").await?;
+        // Each case has its own, because slow reads of one case use up the share of their registry.
+        let registry = HostileRegistry::start().await;
         let hostile = Hostile {
             client: self.client.clone(),
             namespace,
-            registry: self.registry.host(),
+            registry: registry.host(),
         };
         self.operator.reset_peak()?;
         let mut running = JoinSet::new();
         let created = hostile
             .attack(
                 &case.attack,
-                &self.registry,
+                &registry,
                 self.operator.webhooks,
                 &mut running,
             )
