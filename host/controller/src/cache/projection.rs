@@ -1,7 +1,6 @@
 //! Projections: the parts of watched objects that reconciliations use. Only these are cached.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::{DynamicObject, ObjectMeta};
 use kube::core::PartialObjectMeta;
 use llsd_api::{KIND, labels};
@@ -12,11 +11,8 @@ use super::upstream::may_need_adoption;
 
 /// Annotation of `kubectl apply` with a second copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Reasons of waiting containers that are part of every normal start.
-const NORMAL_WAITING_REASONS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// The labels that reconciliations read.
 const PROJECTED_LABELS: [&str; 3] = [labels::INSTANCE, labels::COMPONENT, DESIRED_DIGEST];
-const PROBLEM: &str = "problem";
 const CONFIG_MAPS: &str = "configMaps";
 
 /// A child object, with its status only for kinds whose status is reported, and with its managed
@@ -88,14 +84,6 @@ pub(super) fn partial<K>(object: PartialObjectMeta<K>) -> DynamicObject {
     metadata(object.metadata)
 }
 
-/// A pod, reduced to the problem that keeps it from running.
-pub(super) fn pod(pod: Pod) -> DynamicObject {
-    let mut projected = metadata(pod.metadata.clone());
-    projected.metadata.owner_references = None;
-    projected.data = json!({ PROBLEM: find_pod_problem(&pod) });
-    projected
-}
-
 /// A ReplicaSet, reduced to the ConfigMaps that its pods mount. Empty while it has no pods.
 pub(super) fn replica_set(set: ReplicaSet) -> DynamicObject {
     let mut projected = metadata(set.metadata);
@@ -115,11 +103,6 @@ pub(super) fn replica_set(set: ReplicaSet) -> DynamicObject {
     projected
 }
 
-/// The problem that keeps a cached pod from running.
-pub(crate) fn pod_problem(pod: &DynamicObject) -> Option<&str> {
-    pod.data[PROBLEM].as_str()
-}
-
 /// The ConfigMaps that the pods of a cached ReplicaSet mount.
 pub(crate) fn mounted_config_maps(set: &DynamicObject) -> impl Iterator<Item = &str> {
     set.data[CONFIG_MAPS]
@@ -127,62 +110,6 @@ pub(crate) fn mounted_config_maps(set: &DynamicObject) -> impl Iterator<Item = &
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
-}
-
-fn find_pod_problem(pod: &Pod) -> Option<String> {
-    if pod.metadata.deletion_timestamp.is_some() {
-        return None;
-    }
-    let status = pod.status.as_ref()?;
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|one| one.type_ == "PodScheduled" && one.status == "False");
-    if let Some(condition) = unscheduled {
-        return Some(with_message(
-            condition.reason.as_deref().unwrap_or("Unscheduled"),
-            condition.message.as_deref(),
-        ));
-    }
-    let init = status.init_container_statuses.iter().flatten();
-    let all = init.chain(status.container_statuses.iter().flatten());
-    all.filter_map(|container| {
-        let found = container_problem(container)?;
-        Some(format!("container {:?}: {found}", container.name))
-    })
-    .next()
-}
-
-fn container_problem(container: &ContainerStatus) -> Option<String> {
-    let state = container.state.as_ref()?;
-    if let Some(waiting) = &state.waiting {
-        let reason = waiting.reason.as_deref().unwrap_or_default();
-        if reason.is_empty() || NORMAL_WAITING_REASONS.contains(&reason) {
-            return None;
-        }
-        // The message of the last termination is more useful than "back-off restarting".
-        let last_termination = container
-            .last_state
-            .as_ref()
-            .and_then(|last| last.terminated.as_ref());
-        let message = last_termination.and_then(|last| last.message.as_deref());
-        return Some(with_message(reason, message.or(waiting.message.as_deref())));
-    }
-    let terminated = state.terminated.as_ref().filter(|one| one.exit_code != 0)?;
-    let reason = terminated.reason.as_deref().unwrap_or("Error");
-    let exit = format!("exit code {}", terminated.exit_code);
-    Some(with_message(
-        reason,
-        terminated.message.as_deref().or(Some(&exit)),
-    ))
-}
-
-fn with_message(reason: &str, message: Option<&str>) -> String {
-    match message.map(str::trim).filter(|text| !text.is_empty()) {
-        Some(message) => format!("{reason}: {message}"),
-        None => reason.to_owned(),
-    }
 }
 
 /// Removes the times of a Deployment's conditions, which change without any other change.
@@ -197,40 +124,6 @@ fn drop_times(status: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn problem_in(status: Value) -> Option<String> {
-        let pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status}));
-        pod_problem(&super::pod(pod.expect("a pod"))).map(str::to_owned)
-    }
-
-    #[test]
-    fn a_starting_pod_has_no_problem() {
-        let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
-        let container = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": waiting});
-        assert_eq!(problem_in(json!({"containerStatuses": [container]})), None);
-    }
-
-    #[test]
-    fn a_crash_is_reported_with_the_message_of_the_container() {
-        let container = json!({
-            "name": "llama-stack", "image": "i", "imageID": "", "ready": false, "restartCount": 3,
-            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
-            "lastState": {"terminated": {"exitCode": 1, "message": "ValueError: no such model\n"}},
-        });
-        assert_eq!(
-            problem_in(json!({"containerStatuses": [container]})).as_deref(),
-            Some("container \"llama-stack\": CrashLoopBackOff: ValueError: no such model")
-        );
-    }
-
-    #[test]
-    fn an_unschedulable_pod_is_reported_with_the_reason() {
-        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"});
-        assert_eq!(
-            problem_in(json!({"conditions": [condition]})).as_deref(),
-            Some("Unschedulable: 0/1 nodes are available")
-        );
-    }
 
     #[test]
     fn a_replica_set_without_pods_mounts_nothing() {

@@ -18,7 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::{
-    ClusterCache, ObjectCache, ReconcileTrigger, References, Referent, Scope, projection, upstream,
+    ClusterCache, ObjectCache, ReconcileTrigger, References, Referent, Scope, pod_state,
+    projection, upstream,
 };
 
 /// Objects in one response of a list. A response is held as text before it is parsed, and one object has up
@@ -75,7 +76,7 @@ impl Watches {
             self.scope.api::<Pod>(&self.client),
             pods.clone(),
             Source::Pods,
-            projection::pod,
+            pod_state::pod,
         );
         self.watch(
             &mut tasks,

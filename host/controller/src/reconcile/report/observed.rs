@@ -8,7 +8,7 @@ use llsd_api::labels;
 use llsd_render::objects::{Kind, Owner, SERVICE_SUFFIX, VOLUME_CLAIM_SUFFIX};
 
 use super::rollout::Rollout;
-use crate::cache::{ClusterCache, pod_problem};
+use crate::cache::{ClusterCache, failing_probe, pod_problem};
 use crate::reconcile::apply::is_ours;
 
 /// The observed state of a resource's objects.
@@ -20,6 +20,8 @@ pub(super) struct Observed {
     pub(super) has_service: bool,
     /// Why pods do not run, one line per pod.
     pub(super) problems: Vec<String>,
+    /// The probes that running pods have not passed, one line per pod.
+    pub(super) failing_probes: Vec<String>,
 }
 
 impl Observed {
@@ -34,18 +36,22 @@ impl Observed {
                 .filter(|object| is_ours(object, owner))
         };
         let pods = cache.pods.find(namespace, |pod| {
-            pod.labels().get(labels::INSTANCE) == Some(name) && pod_problem(pod).is_some()
+            pod.labels().get(labels::INSTANCE) == Some(name)
         });
-        let mut problems: Vec<String> = pods
-            .iter()
-            .filter_map(|pod| Some(format!("pod {:?}: {}", pod.name_any(), pod_problem(pod)?)))
-            .collect();
-        problems.sort();
+        let lines = |text: fn(&DynamicObject) -> Option<&str>| {
+            let line = |pod: &Arc<DynamicObject>| {
+                Some(format!("pod {:?}: {}", pod.name_any(), text(pod)?))
+            };
+            let mut lines: Vec<String> = pods.iter().filter_map(line).collect();
+            lines.sort();
+            lines
+        };
         Self {
             rollout: child(Kind::Deployment, "").map(|deployment| Rollout::of(&deployment)),
             claim: child(Kind::PersistentVolumeClaim, VOLUME_CLAIM_SUFFIX),
             has_service: child(Kind::Service, SERVICE_SUFFIX).is_some(),
-            problems,
+            problems: lines(pod_problem),
+            failing_probes: lines(failing_probe),
         }
     }
 }

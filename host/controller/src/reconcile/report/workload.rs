@@ -10,14 +10,14 @@ use super::rollout::Rollout;
 /// Sets every condition of the running objects.
 pub(super) fn report(conditions: &mut Conditions, observed: &Observed) {
     let rollout = observed.rollout.as_ref();
-    available(conditions, rollout, &observed.problems);
-    deployment_ready(conditions, rollout, &observed.problems);
+    available(conditions, rollout, observed);
+    deployment_ready(conditions, rollout, observed);
     health_check(conditions, rollout);
     storage_ready(conditions, observed);
     service_ready(conditions, observed);
 }
 
-fn available(conditions: &mut Conditions, rollout: Option<&Rollout>, problems: &[String]) {
+fn available(conditions: &mut Conditions, rollout: Option<&Rollout>, observed: &Observed) {
     let Some(rollout) = rollout else {
         conditions.set(
             condition::AVAILABLE,
@@ -29,21 +29,23 @@ fn available(conditions: &mut Conditions, rollout: Option<&Rollout>, problems: &
     };
     let reason = match (rollout.is_available, rollout.is_done) {
         (true, _) => reason::MINIMUM_REPLICAS_AVAILABLE,
-        (false, _) if !problems.is_empty() || rollout.stuck.is_some() => reason::PODS_FAILING,
+        (false, _) if !observed.problems.is_empty() || rollout.stuck.is_some() => {
+            reason::PODS_FAILING
+        }
         (false, true) => reason::REPLICAS_UNAVAILABLE,
         (false, false) => reason::ROLLOUT_IN_PROGRESS,
     };
-    let message = with_problems(rollout.count(), rollout, problems);
+    let message = with_problems(rollout.count(), rollout, observed);
     conditions.set(condition::AVAILABLE, rollout.is_available, reason, message);
 }
 
-fn deployment_ready(conditions: &mut Conditions, rollout: Option<&Rollout>, problems: &[String]) {
+fn deployment_ready(conditions: &mut Conditions, rollout: Option<&Rollout>, observed: &Observed) {
     let (is_true, message) = match rollout {
         Some(rollout) if rollout.is_done => (true, "Deployment is ready".to_owned()),
         Some(rollout) => {
             let Rollout { ready, desired, .. } = rollout;
             let scaling = format!("Deployment is scaling: {ready}/{desired} replicas ready");
-            (false, with_problems(scaling, rollout, problems))
+            (false, with_problems(scaling, rollout, observed))
         }
         None => (false, "Deployment is pending".to_owned()),
     };
@@ -95,14 +97,15 @@ fn service_ready(conditions: &mut Conditions, observed: &Observed) {
     );
 }
 
-/// Adds the problems of pods to a message, until the rollout is done.
-fn with_problems(message: String, rollout: &Rollout, problems: &[String]) -> String {
+/// Adds the problems and failing probes of pods to a message, until the rollout is done.
+fn with_problems(message: String, rollout: &Rollout, observed: &Observed) -> String {
     if rollout.is_done {
         return message;
     }
     let all = [message].into_iter();
     let all = all
         .chain(rollout.stuck.clone())
-        .chain(problems.iter().cloned());
+        .chain(observed.problems.iter().cloned())
+        .chain(observed.failing_probes.iter().cloned());
     all.collect::<Vec<_>>().join("\n")
 }
