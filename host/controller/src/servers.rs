@@ -6,7 +6,9 @@
 //!
 //! Imports only `cache`.
 
+mod failure;
 mod query;
+mod trust;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,11 +22,16 @@ use tokio::task::JoinSet;
 use crate::cache::{ContentCache, ReconcileTrigger};
 pub(crate) use query::{QueryError, ServerInfo};
 use query::{ServerEndpoint, query};
+use trust::ServerCertificates;
 
 /// Servers that are queried concurrently.
 const MAX_CONCURRENT: usize = 8;
-/// The keys of a TLS Secret with certificates to trust.
-const CERTIFICATES: [&str; 2] = ["ca.crt", "tls.crt"];
+/// Time until a server that did not respond is polled again. It doubles with each failure, up to the
+/// second value. A pod is ready before every node routes to it, so the first poll often fails.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// The failures after which a server that has not responded yet is reported.
+const REPORTED_FAILURES: u32 = 3;
 
 /// How servers are polled.
 #[derive(Debug, Clone)]
@@ -72,8 +79,10 @@ struct Server {
     target: PollTarget,
     /// When the server is polled next; `None` while a query is running.
     due: Option<Instant>,
-    /// The certificates to trust, once read. A new certificate comes with a new generation.
-    trusted: Option<Vec<u8>>,
+    /// The certificates of its Secret, once read. A new certificate comes with a new generation.
+    certificates: Option<ServerCertificates>,
+    /// The number of failures since the last response, or since the target was set.
+    failures: u32,
     last: Option<QueryResult>,
     /// Whether `last` is a result of `target`, and not of the one before.
     is_of_target: bool,
@@ -115,7 +124,8 @@ impl ServerPoller {
         let server = Server {
             target,
             due: Some(Instant::now()),
-            trusted: None,
+            certificates: None,
+            failures: 0,
             last: servers.remove(&resource).and_then(|known| known.last),
             is_of_target: false,
         };
@@ -141,25 +151,26 @@ impl ServerPoller {
         let mut queries = JoinSet::new();
         loop {
             while queries.len() < MAX_CONCURRENT
-                && let Some((resource, target, trusted)) = self.next_due(Instant::now())
+                && let Some((resource, target, known)) = self.next_due(Instant::now())
             {
-                let trusted = match (trusted, &target.tls_secret) {
-                    (None, Some(secret)) => certificates(contents, &resource.0, secret).await,
-                    (trusted, _) => trusted,
+                let certificates = match (known, &target.tls_secret) {
+                    (None, Some(secret)) => read_certificates(contents, &resource.0, secret).await,
+                    (known, _) => known,
                 };
                 let endpoint = ServerEndpoint {
                     url: target.url.clone(),
-                    trusted: trusted.clone(),
+                    certificates: certificates.clone(),
                     connect_to: polling.connect_to,
                 };
-                queries.spawn(async move { (resource, target, trusted, query(&endpoint).await) });
+                queries
+                    .spawn(async move { (resource, target, certificates, query(&endpoint).await) });
             }
             let pause = self.until_next(Instant::now());
             let is_full = queries.len() >= MAX_CONCURRENT;
             tokio::select! {
                 Some(done) = queries.join_next() => {
-                    if let Ok((resource, target, trusted, result)) = done
-                        && self.record(&resource, &target, trusted, result, polling.interval)
+                    if let Ok((resource, target, certificates, result)) = done
+                        && self.record(&resource, &target, certificates, result, polling.interval)
                     {
                         trigger.request(&resource.0, &resource.1);
                     }
@@ -171,7 +182,7 @@ impl ServerPoller {
     }
 
     /// A server that is due, which counts as being queried from now on.
-    fn next_due(&self, now: Instant) -> Option<(Resource, PollTarget, Option<Vec<u8>>)> {
+    fn next_due(&self, now: Instant) -> Option<(Resource, PollTarget, Option<ServerCertificates>)> {
         let mut servers = self.servers.lock();
         let is_due = |server: &Server| server.due.is_some_and(|due| due <= now);
         let (resource, server) = servers.iter_mut().find(|(_, server)| is_due(server))?;
@@ -179,7 +190,7 @@ impl ServerPoller {
         Some((
             resource.clone(),
             server.target.clone(),
-            server.trusted.clone(),
+            server.certificates.clone(),
         ))
     }
 
@@ -190,12 +201,12 @@ impl ServerPoller {
     }
 
     /// Records a result and returns whether it differs from the last one, or is the first of a
-    /// generation.
+    /// generation. The first failures of a new target are not recorded.
     fn record(
         &self,
         resource: &Resource,
         target: &PollTarget,
-        trusted: Option<Vec<u8>>,
+        certificates: Option<ServerCertificates>,
         result: QueryResult,
         interval: Duration,
     ) -> bool {
@@ -205,8 +216,15 @@ impl ServerPoller {
         let Some(server) = known.filter(|server| server.target == *target) else {
             return false;
         };
-        server.due = Some(Instant::now() + interval);
-        server.trusted = trusted;
+        server.certificates = certificates;
+        server.failures = match result {
+            Ok(_) => 0,
+            Err(_) => server.failures.saturating_add(1),
+        };
+        server.due = Some(Instant::now() + next_delay(server.failures, interval));
+        if result.is_err() && !server.is_of_target && server.failures < REPORTED_FAILURES {
+            return false;
+        }
         let is_first = !server.is_of_target && target.generation.is_some();
         let is_changed = is_first || server.last.as_ref() != Some(&result);
         server.last = Some(result);
@@ -215,17 +233,28 @@ impl ServerPoller {
     }
 }
 
-/// The public certificates of a TLS Secret. If they cannot be read, the query fails to verify the
-/// server and reports that.
-async fn certificates(contents: &ContentCache, namespace: &str, secret: &str) -> Option<Vec<u8>> {
+/// The time until the next poll after a number of failures.
+fn next_delay(failures: u32, interval: Duration) -> Duration {
+    let Some(doublings) = failures.checked_sub(1) else {
+        return interval;
+    };
+    let factor = 2u32.checked_pow(doublings).unwrap_or(u32::MAX);
+    let delay = FIRST_RETRY.saturating_mul(factor).min(LAST_RETRY);
+    delay.min(interval)
+}
+
+/// The public certificates of a TLS Secret. If they cannot be read, the query reports that.
+async fn read_certificates(
+    contents: &ContentCache,
+    namespace: &str,
+    secret: &str,
+) -> Option<ServerCertificates> {
     let values = contents.secret_values(namespace, secret).await.ok()?;
-    let found = CERTIFICATES.iter().filter_map(|key| values.get(*key));
-    let mut all = Vec::new();
-    for certificate in found {
-        all.extend_from_slice(&certificate.0);
-        all.push(b'\n');
-    }
-    Some(all)
+    let value = |key: &str| values.get(key).map(|value| value.0.clone());
+    Some(ServerCertificates {
+        serving: value("tls.crt")?,
+        authorities: value("ca.crt").unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]
@@ -261,6 +290,10 @@ mod tests {
         Err(QueryError::Certificates)
     }
 
+    fn response() -> QueryResult {
+        Ok(ServerInfo::default())
+    }
+
     #[test]
     fn a_result_is_a_change_once_and_the_next_query_is_due_after_the_interval() {
         let poller = poller();
@@ -268,16 +301,48 @@ mod tests {
         let now = Instant::now();
         let (resource, queried, _) = poller.next_due(now).expect("a server that is due");
         assert!(poller.next_due(now).is_none(), "the query is running");
-        assert!(poller.record(&resource, &queried, None, failure(), INTERVAL));
+        assert!(poller.record(&resource, &queried, None, response(), INTERVAL));
         let last = LastPoll {
-            result: failure(),
+            result: response(),
             is_current: true,
         };
         assert_eq!(poller.set_target(&owner(), Some(target(1))), Some(last));
         assert!(poller.next_due(now).is_none());
         let later = now + INTERVAL + Duration::from_secs(1);
         let (resource, queried, _) = poller.next_due(later).expect("a server that is due");
-        assert!(!poller.record(&resource, &queried, None, failure(), INTERVAL));
+        assert!(!poller.record(&resource, &queried, None, response(), INTERVAL));
+    }
+
+    #[test]
+    fn a_new_server_that_does_not_respond_yet_is_polled_again_soon_and_reported_later() {
+        let poller = poller();
+        poller.set_target(&owner(), Some(target(1)));
+        let mut now = Instant::now();
+        let mut poll = |result| {
+            let (resource, queried, _) = poller.next_due(now).expect("a server that is due");
+            let is_changed = poller.record(&resource, &queried, None, result, INTERVAL);
+            let pause = poller.until_next(Instant::now()).expect("another poll");
+            now = Instant::now() + pause;
+            (is_changed, pause.as_secs_f64().round())
+        };
+        assert_eq!(poll(failure()), (false, 1.0));
+        assert_eq!(poll(failure()), (false, 2.0));
+        assert_eq!(poll(failure()), (true, 4.0));
+        assert_eq!(poll(failure()), (false, 8.0));
+        assert_eq!(poll(response()), (true, 60.0));
+        // A server that responded before is reported at once.
+        assert_eq!(poll(failure()), (true, 1.0));
+    }
+
+    #[test]
+    fn the_delay_after_a_failure_grows_up_to_a_bound_and_never_exceeds_the_interval() {
+        let seconds = |failures| next_delay(failures, INTERVAL).as_secs();
+        assert_eq!(
+            [0, 1, 4, 5, 6, 40, u32::MAX].map(seconds),
+            [60, 1, 8, 16, 30, 30, 30]
+        );
+        let short = Duration::from_millis(50);
+        assert_eq!(next_delay(7, short), short);
     }
 
     #[test]
@@ -290,7 +355,7 @@ mod tests {
         let poll = || {
             let due = poller.next_due(Instant::now());
             let (resource, queried, _) = due.expect("a server that is due");
-            poller.record(&resource, &queried, None, failure(), INTERVAL)
+            poller.record(&resource, &queried, None, response(), INTERVAL)
         };
         assert_eq!(is_current(target(1)), None);
         assert!(poll());

@@ -13,13 +13,14 @@ use llsd_api::v1alpha2::{ProviderHealth, ServerProvider};
 use llsd_blocking::NAMES;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::timeout;
 use url::Url;
+
+use super::failure;
+use super::trust::ServerCertificates;
 
 /// Time limit of one request.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,8 +34,8 @@ const MAX_STRING_BYTES: usize = 253;
 pub(crate) struct ServerEndpoint {
     /// `http://demo-service.ns.svc.cluster.local:8321`.
     pub(crate) url: String,
-    /// Certificates to trust, in PEM; `None` for a server without TLS.
-    pub(crate) trusted: Option<Vec<u8>>,
+    /// The certificates of its Secret; `None` for a server without TLS, or if they cannot be read.
+    pub(crate) certificates: Option<ServerCertificates>,
     /// Connects to this address instead of the one that DNS returns.
     pub(crate) connect_to: Option<SocketAddr>,
 }
@@ -51,7 +52,7 @@ pub(crate) struct ServerInfo {
 pub(crate) enum QueryError {
     #[error("\"{url}\" is not a valid URL")]
     InvalidUrl { url: String },
-    #[error("failed to load the trusted certificates of the server")]
+    #[error("failed to read the certificate in tls.crt of the server's Secret")]
     Certificates,
     #[error("{path}: {problem}")]
     Unreachable {
@@ -132,31 +133,31 @@ fn truncated(mut text: String) -> String {
 }
 
 fn client(endpoint: &ServerEndpoint, base: &Url) -> Result<reqwest::Client, QueryError> {
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in
-        CertificateDer::pem_slice_iter(endpoint.trusted.as_deref().unwrap_or_default())
-    {
-        let certificate = certificate.map_err(|_| QueryError::Certificates)?;
-        roots
-            .add(certificate)
-            .map_err(|_| QueryError::Certificates)?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| QueryError::Certificates)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let mut builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
         .dns_resolver(PooledResolver)
         .redirect(Policy::none())
         .no_proxy()
         .user_agent(concat!("llsd/", env!("CARGO_PKG_VERSION")));
+    // Without TLS nothing is verified, but the client still needs a configuration.
+    let tls = match (base.scheme(), &endpoint.certificates) {
+        ("https", Some(certificates)) => certificates.client_config(),
+        ("https", None) => None,
+        _ => no_trust(),
+    };
+    builder = builder.tls_backend_preconfigured(tls.ok_or(QueryError::Certificates)?);
     if let (Some(address), Some(host)) = (endpoint.connect_to, base.host_str()) {
         builder = builder.resolve(host, address);
     }
     builder.build().map_err(|_| QueryError::Certificates)
+}
+
+/// TLS settings that trust no server.
+fn no_trust() -> Option<rustls::ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().ok()?;
+    let config = builder.with_root_certificates(rustls::RootCertStore::empty());
+    Some(config.with_no_client_auth())
 }
 
 /// Resolves names on threads of their own, so that slow name servers delay nothing else.
@@ -197,7 +198,7 @@ async fn get<T: DeserializeOwned>(
         url.set_path(path);
         let failed = |error: reqwest::Error| QueryError::Unreachable {
             path,
-            problem: problem(&error),
+            problem: failure::problem(&error),
         };
         let mut response = client.get(url).send().await.map_err(failed)?;
         if response.status() != reqwest::StatusCode::OK {
@@ -215,20 +216,9 @@ async fn get<T: DeserializeOwned>(
     };
     let timed_out = |_| QueryError::Unreachable {
         path,
-        problem: "the server did not respond in time",
+        problem: failure::TIMED_OUT,
     };
     timeout(TIMEOUT, read).await.map_err(timed_out)?
-}
-
-/// The problem of a failed request, without addresses and numbers, which may change.
-fn problem(error: &reqwest::Error) -> &'static str {
-    if error.is_timeout() {
-        "the server did not respond in time"
-    } else if error.is_connect() {
-        "failed to connect to the server, or to verify its certificate"
-    } else {
-        "the connection ended early"
-    }
 }
 
 #[cfg(test)]
@@ -251,7 +241,7 @@ mod tests {
         tokio::spawn(async { axum::serve(listener, router).await });
         ServerEndpoint {
             url: "http://demo-service.ns.svc.cluster.local:8321".to_owned(),
-            trusted: None,
+            certificates: None,
             connect_to: Some(address),
         }
     }
@@ -307,7 +297,7 @@ mod tests {
         );
         let unreachable = ServerEndpoint {
             url: "http://demo-service.ns.svc.cluster.local:9".to_owned(),
-            trusted: None,
+            certificates: None,
             connect_to: Some(([127, 0, 0, 1], 9).into()),
         };
         let first = query(&unreachable)
@@ -316,15 +306,15 @@ mod tests {
         assert_eq!(query(&unreachable).await, Err(first));
     }
 
-    #[tokio::test]
-    async fn a_server_is_verified_by_its_own_certificate_only() {
-        let name = "demo-service.ns.svc.cluster.local".to_owned();
-        let make = || rcgen::generate_simple_self_signed([name.clone()]).expect("a certificate");
-        let (own, other) = (make(), make());
+    const NAME: &str = "demo-service.ns.svc.cluster.local";
+
+    /// Starts a server with TLS on this machine.
+    async fn serve_tls(certificate: &str, key: &str) -> SocketAddr {
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
         let tls = axum_server::tls_rustls::RustlsConfig::from_pem(
-            own.cert.pem().into_bytes(),
-            own.signing_key.serialize_pem().into_bytes(),
+            certificate.into_bytes(),
+            key.into_bytes(),
         );
         let tls = tls.await.expect("a configuration");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -333,12 +323,83 @@ mod tests {
         let server = axum_server::from_tcp_rustls(listener, tls).expect("a server");
         let routes = router(r#"{"version": "0.7.1"}"#, PROVIDERS);
         tokio::spawn(server.serve(routes.into_make_service()));
-        let endpoint = |certificate: &rcgen::CertifiedKey<rcgen::KeyPair>| ServerEndpoint {
-            url: format!("https://{name}:8321"),
-            trusted: Some(certificate.cert.pem().into_bytes()),
+        address
+    }
+
+    async fn query_tls(address: SocketAddr, serving: &str, authority: &str) -> Result<(), String> {
+        let endpoint = ServerEndpoint {
+            url: format!("https://{NAME}:8321"),
+            certificates: Some(ServerCertificates {
+                serving: serving.as_bytes().to_vec(),
+                authorities: authority.as_bytes().to_vec(),
+            }),
             connect_to: Some(address),
         };
-        assert!(query(&endpoint(&own)).await.is_ok());
-        assert!(query(&endpoint(&other)).await.is_err());
+        let result = query(&endpoint).await;
+        result.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// A certificate of an authority, and that authority.
+    fn issued(name: &str, until: (i32, u8, u8)) -> (String, String, String) {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let own = authority.self_signed(&key).expect("a certificate");
+        let issuer = rcgen::Issuer::new(authority, key);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut leaf = rcgen::CertificateParams::new([name.to_owned()]).expect("parameters");
+        leaf.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
+        let leaf = leaf.signed_by(&key, &issuer).expect("a certificate");
+        (leaf.pem(), key.serialize_pem(), own.pem())
+    }
+
+    #[tokio::test]
+    async fn a_server_is_trusted_by_its_authority_or_by_the_certificate_in_its_secret() {
+        let (certificate, key, authority) = issued(NAME, (2999, 1, 1));
+        let address = serve_tls(&certificate, &key).await;
+        let (other, _, other_authority) = issued(NAME, (2999, 1, 1));
+        assert_eq!(query_tls(address, &other, &authority).await, Ok(()));
+        // `kubectl create secret tls` adds no `ca.crt`.
+        assert_eq!(query_tls(address, &certificate, "").await, Ok(()));
+        let rejected = query_tls(address, &other, &other_authority).await;
+        let problem = rejected.expect_err("another certificate");
+        assert!(problem.contains("not the one in its Secret"), "{problem}");
+    }
+
+    /// `openssl req -x509` creates an authority that is also the certificate of the server.
+    #[tokio::test]
+    async fn a_self_signed_authority_is_trusted_as_the_certificate_of_the_server() {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut own = rcgen::CertificateParams::new(["elsewhere".to_owned()]).expect("parameters");
+        own.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let own = own.self_signed(&key).expect("a certificate").pem();
+        let address = serve_tls(&own, &key.serialize_pem()).await;
+        assert_eq!(query_tls(address, &own, "").await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn failures_of_tls_and_of_the_connection_are_told_apart() {
+        let problem = async |address, serving: &str, authority: &str| {
+            let result = query_tls(address, serving, authority).await;
+            result.expect_err("a failure")
+        };
+        let (expired, key, authority) = issued(NAME, (2001, 1, 1));
+        let address = serve_tls(&expired, &key).await;
+        let text = problem(address, &expired, &authority).await;
+        assert!(text.contains("has expired"), "{text}");
+
+        let (elsewhere, key, authority) = issued("elsewhere", (2999, 1, 1));
+        let (valid, ..) = issued(NAME, (2999, 1, 1));
+        let address = serve_tls(&elsewhere, &key).await;
+        let text = problem(address, &valid, &authority).await;
+        assert!(text.contains("not valid for the name"), "{text}");
+
+        let plain = serve(router("", "")).await.connect_to.expect("an address");
+        let text = problem(plain, &valid, "").await;
+        assert!(text.contains("does not use TLS"), "{text}");
+        let text = problem(plain, "no certificate", "").await;
+        assert!(text.contains("tls.crt"), "{text}");
+        let text = problem(([127, 0, 0, 1], 9).into(), &valid, "").await;
+        assert!(text.contains("refused"), "{text}");
     }
 }
