@@ -10,7 +10,6 @@ mod previewer;
 
 use std::sync::Arc;
 
-use llsd_api::checked::ServerSource;
 use llsd_api::{Distribution, check};
 use llsd_render::objects::{
     ConfigPlan, DerivedValues, Desired, Kind, ObjectInputs, SECRETS_DIGEST, build_objects,
@@ -19,6 +18,7 @@ use llsd_render::yaml;
 use serde_json::Value;
 
 use crate::cache::{ClusterCache, ContentCache};
+use crate::reconcile::apply::Requested;
 use crate::reconcile::gather::{Gathered, Source, gather};
 use crate::reconcile::generate::generate;
 use crate::reconcile::{Error, owner};
@@ -88,7 +88,7 @@ async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Er
     let live = LiveObjects {
         client,
         owner: &owner,
-        allows_any_release: matches!(checked.server, ServerSource::Named(_)),
+        requested: Requested::of(&checked),
     };
     let deployment = live.get(Kind::Deployment, &owner.name).await?;
     let secrets_digest = deployment.as_ref().and_then(|live| {
@@ -106,7 +106,7 @@ async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Er
         plan: &plan,
         secrets_digest,
         owner: &owner,
-        image_user: gathered.image_user(),
+        server: &gathered.server,
         cluster,
         ca_bundle: gathered.ca_bundle.as_ref(),
         derived: &DerivedValues::default(),

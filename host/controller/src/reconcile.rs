@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use llsd_api::checked::{Checked, ServerSource};
+use llsd_api::checked::Checked;
 use llsd_api::{Distribution, check};
 use llsd_render::objects::{Kind, ObjectInputs, Owner, build_objects};
 use tracing::Instrument;
 
 use crate::cache::{Priority, UpstreamRunning, WatchedResource};
 use crate::images::Puller;
-use apply::{Target, apply};
+use apply::{Requested, Target, apply};
 pub(crate) use context::Context;
 pub(crate) use error::Error;
 use gather::{Gathered, gather};
@@ -165,7 +165,7 @@ async fn converge(
         build_objects(&ObjectInputs {
             checked: &checked,
             image: &gathered.image,
-            image_user: gathered.image_user(),
+            server: &gathered.server,
             plan: &plan,
             secrets_digest: secrets.digest.as_deref(),
             owner,
@@ -181,7 +181,7 @@ async fn converge(
         cache: &ctx.cache,
         priority: &ctx.priority,
         owner,
-        allows_any_release: matches!(checked.server, ServerSource::Named(_)),
+        requested: Requested::of(&checked),
     };
     let written = apply(target, desired)
         .instrument(tracing::debug_span!("apply"))

@@ -240,6 +240,7 @@ mod tests {
             image: image.to_owned(),
             schema: None,
             base: None,
+            user: None,
         }
     }
 

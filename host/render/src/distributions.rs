@@ -16,6 +16,8 @@ pub struct KnownDistribution {
     pub schema: Option<String>,
     /// Its base configuration as YAML, if the operator has one.
     pub base: Option<String>,
+    /// The numeric user of the image, if known.
+    pub user: Option<u32>,
 }
 
 /// Release of the built-in images: the last one that was published under these names.
@@ -44,6 +46,8 @@ pub fn builtin() -> BTreeMap<String, KnownDistribution> {
             image: format!("docker.io/llamastack/distribution-{name}:{RELEASE}"),
             schema: Some("llama-stack/0.7".to_owned()),
             base: base.map(str::to_owned),
+            // The published images set no user, so they run as root.
+            user: Some(0),
         };
         (name.to_owned(), known)
     })

@@ -12,9 +12,11 @@ mod generate;
 pub mod key_order;
 pub mod limits;
 pub mod objects;
+pub mod override_config;
 mod provider_package;
 mod running_release;
 mod schema_selection;
+mod server_facts;
 pub mod yaml;
 
 pub use generate::{
@@ -25,3 +27,4 @@ pub use running_release::running_release;
 pub use schema_selection::{
     ReleaseRange, SchemaChoice, SchemaError, SchemaSource, schema_of_release,
 };
+pub use server_facts::{EntryPoint, ServerFacts, data_folders};

@@ -21,6 +21,7 @@ mod pod;
 mod quantity;
 mod role_binding;
 mod scheduling;
+mod security;
 mod service;
 pub(crate) mod tls;
 mod volume_claim;
@@ -32,6 +33,7 @@ use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 
 use crate::ca_bundle::CaBundle;
 use crate::generate::Generated;
+use crate::server_facts::ServerFacts;
 use metadata::metadata;
 
 pub use child::{Child, Kind, Need, Retired, Write};
@@ -101,8 +103,8 @@ pub struct ObjectInputs<'a> {
     pub checked: &'a Checked,
     /// The server image.
     pub image: &'a str,
-    /// The user in the image's configuration, if that was read.
-    pub image_user: Option<&'a str>,
+    /// What is known about the server.
+    pub server: &'a ServerFacts,
     /// The source of the server configuration.
     pub plan: &'a ConfigPlan,
     /// Keyed digest of the secret values that the pods use.

@@ -14,7 +14,8 @@ use llsd_render::objects::{
     build_objects,
 };
 use llsd_render::{
-    Generated, PodVariable, Receipt, ReleaseRange, SchemaChoice, SchemaSource, ValueSource,
+    Generated, PodVariable, Receipt, ReleaseRange, SchemaChoice, SchemaSource, ServerFacts,
+    ValueSource,
 };
 use serde_json::{Value, json};
 
@@ -88,8 +89,12 @@ fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
     })));
     let (cluster, derived) = (Cluster::default(), DerivedValues::default());
     let plan = generated(Vec::new());
+    let server = ServerFacts {
+        user: Some("1001:0".to_owned()),
+        ..ServerFacts::default()
+    };
     let inputs = ObjectInputs {
-        image_user: Some("1001:0"),
+        server: &server,
         ..inputs(&checked, &plan, &cluster, &derived)
     };
     golden("exposed", &build_objects(&inputs).unwrap());
@@ -259,20 +264,6 @@ fn the_network_policy_is_applied_before_the_pods_and_its_failure_stops_the_pass(
 }
 
 #[test]
-fn the_port_is_set_by_a_variable_for_a_server_without_a_generated_configuration() {
-    let mut document = with(json!({"networking": {"port": 9000}}));
-    document["spec"]
-        .as_object_mut()
-        .unwrap()
-        .shift_remove("providers");
-    let checked = checked(document);
-    let desired = built(&checked, &ConfigPlan::DistributionDefault).unwrap();
-    let container = &desired.deployment.object["spec"]["template"]["spec"]["containers"][0];
-    let wanted = json!({"name": "LLAMA_STACK_PORT", "value": "9000"});
-    assert!(container["env"].as_array().unwrap().contains(&wanted));
-}
-
-#[test]
 fn a_config_map_in_another_namespace_is_an_error() {
     let checked = checked(json!({
         "apiVersion": "llamastack.io/v1alpha2",
@@ -381,10 +372,11 @@ fn inputs<'a>(
     derived: &'a DerivedValues,
 ) -> ObjectInputs<'a> {
     static OWNER: LazyLock<Owner> = LazyLock::new(owner);
+    static SERVER: LazyLock<ServerFacts> = LazyLock::new(ServerFacts::default);
     ObjectInputs {
         checked,
         image: IMAGE,
-        image_user: None,
+        server: &SERVER,
         plan,
         secrets_digest: None,
         owner: &OWNER,

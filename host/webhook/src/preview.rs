@@ -45,6 +45,7 @@ impl Catalog {
                 image,
                 schema,
                 base,
+                user: _,
             } = distribution;
             let entry = CatalogEntry {
                 image: image.clone(),

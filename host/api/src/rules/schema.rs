@@ -173,6 +173,10 @@ pub(super) const RULES: &[Rule] = &[
                 "{distribution: {name: starter}, workload: {overrides: {terminationGracePeriodSeconds: -1}}}",
                 "spec.workload.overrides.terminationGracePeriodSeconds",
             ),
+            example(
+                "{distribution: {name: starter}, workload: {overrides: {runAsUser: 0}}}",
+                "spec.workload.overrides.runAsUser",
+            ),
         ],
     ),
     rule(

@@ -136,7 +136,14 @@ pub struct Overrides {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::kubernetes_list::<core::VolumeMount, 256>")]
     pub volume_mounts: Option<Vec<core::VolumeMount>>,
-    /// Seconds that the server may take to stop before it is killed. Defaults to 30.
+    /// Numeric user that the server runs as. By default the user of its image. Set it to run an image
+    /// whose user the operator does not know, or one that runs as root by default, in a namespace that
+    /// enforces the restricted Pod Security Standard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub run_as_user: Option<i64>,
+    /// Seconds that the server may take to stop before it is killed. Defaults to 30. In the first five,
+    /// but at most in half of the time, it still accepts connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub termination_grace_period_seconds: Option<i64>,

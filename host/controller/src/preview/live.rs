@@ -13,7 +13,7 @@ use crate::reconcile::{Error, apply};
 pub(super) struct LiveObjects<'a> {
     pub(super) client: &'a Client,
     pub(super) owner: &'a Owner,
-    pub(super) allows_any_release: bool,
+    pub(super) requested: apply::Requested<'a>,
 }
 
 impl LiveObjects<'_> {
@@ -30,8 +30,7 @@ impl LiveObjects<'_> {
             Some(live) if desired.write == Write::Once => displayed(live),
             // An object of someone else is not changed.
             Some(live)
-                if apply::preserve(live, &mut desired, self.owner, self.allows_any_release)
-                    .is_err() =>
+                if apply::preserve(live, &mut desired, self.owner, self.requested).is_err() =>
             {
                 displayed(live)
             }

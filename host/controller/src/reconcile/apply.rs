@@ -29,6 +29,7 @@ use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired, is_genera
 use serde_json::Value;
 
 use crate::cache::{ClusterCache, PrioritySemaphore, mounted_config_maps};
+pub(crate) use adoption::Requested;
 use object_sync::ObjectSync;
 pub(crate) use object_sync::{is_ours, preserve};
 
@@ -64,8 +65,8 @@ pub(crate) struct Target<'a> {
     pub(crate) cache: &'a ClusterCache,
     pub(crate) priority: &'a PrioritySemaphore,
     pub(crate) owner: &'a Owner,
-    /// Whether the resource uses a distribution by name: then adopted pods keep their release.
-    pub(crate) allows_any_release: bool,
+    /// What decides whether adopted pods stay.
+    pub(crate) requested: Requested<'a>,
 }
 
 /// Writes the desired objects and deletes the retired ones. `None`: the objects that the pods need

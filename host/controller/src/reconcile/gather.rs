@@ -14,13 +14,15 @@ use std::sync::Arc;
 use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::{Diagnostic, Diagnostics, FieldPath, choices};
 use llsd_registry::BaseConfig;
-use llsd_render::ProviderPackage;
 use llsd_render::ca_bundle::CaBundle;
+use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
+use llsd_render::{EntryPoint, ProviderPackage, ServerFacts, data_folders, override_config};
 
 use crate::cache::ContentCache;
 use crate::images::ImageReader;
 use crate::settings::{DistributionError, Effective, Settings};
+use config_source::Found;
 pub(crate) use config_source::Source;
 pub(crate) use error::Error;
 
@@ -33,6 +35,8 @@ pub(crate) struct Gathered {
     pub(crate) source: Source,
     /// CA certificates that the server trusts.
     pub(crate) ca_bundle: Option<CaBundle>,
+    /// What is known about the server.
+    pub(crate) server: ServerFacts,
     /// The content of the image's labels; `None` if the image was not read.
     pub(crate) labels: Option<Arc<BaseConfig>>,
     /// The declarations of external providers, by provider id.
@@ -41,7 +45,8 @@ pub(crate) struct Gathered {
     pub(crate) network_policy: Option<bool>,
     /// Whether the operator's settings let the pods run as any user on OpenShift.
     pub(crate) allows_any_uid: bool,
-    /// Problems of the operator's settings that affect the resource.
+    /// Problems that do not stop the resource: of the operator's settings, and of the user's
+    /// configuration.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -49,11 +54,6 @@ impl Gathered {
     /// The plugin that the image proposes.
     pub(crate) fn proposed_plugin(&self) -> Option<&str> {
         self.labels.as_ref()?.plugin.as_deref()
-    }
-
-    /// The user of the image; `None` if it has none, or was not read.
-    pub(crate) fn image_user(&self) -> Option<&str> {
-        self.labels.as_ref()?.user.as_deref()
     }
 
     /// The digest of the image; `None` if it was not read.
@@ -101,7 +101,12 @@ pub(crate) async fn gather(
         checked,
         owner,
     };
-    let (source, labels) = reader.read(&image, known).await?;
+    let found = reader.read(&image, known).await?;
+    if let (Source::Override { config_map, .. }, Some(text)) = (&found.source, &found.file) {
+        warnings.extend(check_override(checked, config_map, text)?);
+    }
+    let server = server_facts(checked, &image, known, &found);
+    let Found { source, labels, .. } = found;
     if !checked.external.is_empty() {
         // The mirrors decide where the images of external providers are read from.
         settings.mirrors()?;
@@ -109,6 +114,7 @@ pub(crate) async fn gather(
     Ok(Gathered {
         image,
         source,
+        server,
         ca_bundle: trusted_ca::trusted_ca(contents, checked, owner).await?,
         labels,
         packages: external_providers::packages(images, checked, owner).await?,
@@ -116,6 +122,37 @@ pub(crate) async fn gather(
         allows_any_uid: settings.allows_any_uid(&owner.namespace),
         warnings,
     })
+}
+
+/// Checks the user's configuration against the resource, and returns the warnings.
+fn check_override(
+    checked: &Checked,
+    config_map: &str,
+    text: &str,
+) -> Result<Vec<String>, Diagnostics> {
+    let found = override_config::check(checked, config_map, text);
+    let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Diagnostic::is_error);
+    match Diagnostics::new(errors) {
+        Some(errors) => Err(errors),
+        None => Ok(warnings.iter().map(ToString::to_string).collect()),
+    }
+}
+
+fn server_facts(
+    checked: &Checked,
+    image: &str,
+    known: Option<&KnownDistribution>,
+    found: &Found,
+) -> ServerFacts {
+    let listed = known.and_then(|known| known.schema.as_deref());
+    let schema = checked.schema.as_deref().or(listed);
+    let labelled = found.labels.as_ref().and_then(|labels| labels.user.clone());
+    let listed = known.and_then(|known| known.user);
+    ServerFacts {
+        user: labelled.or_else(|| listed.map(|user| user.to_string())),
+        entry_point: EntryPoint::of(image, schema),
+        data_folders: found.file.as_deref().and_then(data_folders),
+    }
 }
 
 fn effective<'a, T>(found: Effective<'a, T>, warnings: &mut Vec<String>) -> &'a T {

@@ -40,6 +40,7 @@ struct Entry {
     image: Option<String>,
     schema: Option<String>,
     base_config: Option<BaseConfig>,
+    user: Option<u32>,
 }
 
 impl StatedDistributions {
@@ -116,10 +117,12 @@ impl StatedDistributions {
             None => builtin.and_then(|known| known.base.clone()),
         };
         let schema = entry.and_then(|entry| entry.schema.clone());
+        let user = entry.and_then(|entry| entry.user);
         Ok(KnownDistribution {
             image: image.clone(),
             schema: schema.or_else(|| builtin.and_then(|known| known.schema.clone())),
             base,
+            user: user.or_else(|| builtin.and_then(|known| known.user)),
         })
     }
 }

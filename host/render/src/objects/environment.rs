@@ -67,17 +67,44 @@ fn config_variables(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
         // The entry point of the published images reads this variable.
         ConfigPlan::Override { .. } => {
             let file = literal("RUN_CONFIG_PATH", volumes::CONFIG_FILE.to_owned());
-            [file].into_iter().chain(port_variable(inputs)).collect()
+            let own = [file].into_iter().chain(server_variables(inputs, true));
+            own.collect()
         }
-        ConfigPlan::DistributionDefault => port_variable(inputs).into_iter().collect(),
+        ConfigPlan::DistributionDefault => {
+            let is_other_port = inputs.checked.networking.port() != DEFAULT_PORT;
+            server_variables(inputs, is_other_port)
+        }
     }
 }
 
-/// Sets the port of a server without a generated configuration. It overrides the port in the server's
-/// own file.
-fn port_variable(inputs: &ObjectInputs<'_>) -> Option<EnvVar> {
-    let port = inputs.checked.networking.port();
-    (port != DEFAULT_PORT).then(|| literal("LLAMA_STACK_PORT", port.to_string()))
+/// The variables of a server without a generated configuration. Each is set under the names of both
+/// products, because the operator does not know which one the image contains.
+fn server_variables(inputs: &ObjectInputs<'_>, sets_port: bool) -> Vec<EnvVar> {
+    let checked = inputs.checked;
+    let port = checked.networking.port();
+    // They override the port in the server's own file.
+    let ports = ["LLAMA_STACK_PORT", "OGX_PORT"]
+        .into_iter()
+        .filter(|_| sets_port)
+        .map(|name| literal(name, port.to_string()));
+    let workers = checked.workload.workers;
+    let workers = workers.map(|workers| literal("OGX_WORKERS", workers.to_string()));
+    ports.chain(workers).chain(data_variables(inputs)).collect()
+}
+
+/// The variables that lead the data of a server to its persistent volume. The home directory of the
+/// server, where it would be otherwise, depends on the user of the image.
+fn data_variables(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
+    let checked = inputs.checked;
+    if checked.workload.volume.is_none() {
+        return Vec::new();
+    }
+    let data = volumes::data_folder(checked).trim_end_matches('/');
+    let homes = ["LLAMA_STACK_CONFIG_DIR", "OGX_CONFIG_DIR"];
+    let homes = homes.map(|name| literal(name, data.to_owned())).into_iter();
+    let folders = inputs.server.data_folders.iter().flatten();
+    let folders = folders.map(|(name, folder)| literal(name, format!("{data}{folder}")));
+    homes.chain(folders).collect()
 }
 
 fn variable(

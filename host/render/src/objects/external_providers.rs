@@ -5,14 +5,13 @@
 //! they match its Python interpreter. All packages come from the images; no package index is used.
 
 use k8s_openapi::api::core::v1::{
-    Container, EmptyDirVolumeSource, EnvVar, ResourceRequirements, SecurityContext, Volume,
-    VolumeMount,
+    Container, EmptyDirVolumeSource, EnvVar, ResourceRequirements, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use llsd_api::checked::CheckedExternal;
 use llsd_api::v1alpha2::PullPolicy;
 
-use super::{ObjectInputs, pod};
+use super::{ObjectInputs, pod, security};
 
 /// Directory of the installed packages in the pod.
 pub(super) const PACKAGES: &str = "/opt/llama-stack/external-providers/python-packages";
@@ -20,8 +19,6 @@ const FOLDER: &str = "/opt/llama-stack/external-providers";
 const VOLUME: &str = "external-providers";
 /// More than any known provider with its dependencies needs.
 const VOLUME_SIZE: &str = "2Gi";
-/// The user of the published images. It needs only to read the files of a provider image.
-const USER: i64 = 1001;
 
 /// Copies the files of one image. `$1` is the target directory.
 const COPY: &str = "mkdir -p \"$1\" && cp -R /lls-provider/. \"$1\"";
@@ -54,11 +51,7 @@ pub(super) fn init_containers(inputs: &ObjectInputs<'_>) -> Option<Vec<Container
         image: Some(provider.image.clone()),
         image_pull_policy: Some(policy(provider.image_pull_policy).to_owned()),
         command: Some(shell(COPY, [folder(provider)])),
-        security_context: Some(SecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            ..pod::restricted_context()
-        }),
+        security_context: Some(security::copy_context(inputs)),
         ..container()
     });
     let folders = [PACKAGES.to_owned()]
@@ -68,7 +61,7 @@ pub(super) fn init_containers(inputs: &ObjectInputs<'_>) -> Option<Vec<Container
         name: "install-packages".to_owned(),
         image: Some(inputs.image.to_owned()),
         command: Some(shell(INSTALL, folders)),
-        security_context: Some(pod::restricted_context()),
+        security_context: Some(security::server_context(inputs)),
         ..container()
     };
     Some(copy.chain([install]).collect())
@@ -141,6 +134,7 @@ fn container() -> Container {
             limits: amounts(&[("memory", "512Mi")]),
             claims: None,
         }),
+        termination_message_policy: Some(pod::TERMINATION_MESSAGE_POLICY.to_owned()),
         volume_mounts: Some(vec![writable()]),
         ..Container::default()
     }

@@ -1,8 +1,8 @@
-//! The pod: its security context, its server container and its startup probe.
+//! The pod: its server container, its startup probe and how it ends.
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, HTTPGetAction, PodSecurityContext, PodSpec, Probe,
-    ResourceRequirements, SeccompProfile, SecurityContext,
+    Container, ContainerPort, HTTPGetAction, Lifecycle, LifecycleHandler, PodSpec, Probe,
+    ResourceRequirements, SleepAction,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -10,12 +10,22 @@ use llsd_api::checked::Checked;
 
 use super::{
     ConfigPlan, ObjectInputs, SERVICE_ACCOUNT_SUFFIX, environment, external_providers, quantity,
-    scheduling, volumes,
+    scheduling, security, volumes,
 };
+use crate::server_facts::EntryPoint;
 
 const CONTAINER: &str = "llama-stack";
-/// The group of the published images, which must be able to write to the volume.
-const FS_GROUP: i64 = 1001;
+/// Copies the end of the log into the status of a container that failed. Servers do not write
+/// termination messages of their own.
+pub(super) const TERMINATION_MESSAGE_POLICY: &str = "FallbackToLogsOnError";
+/// Seconds that a server may take to start, because it may download models: half an hour.
+pub(super) const STARTUP_SECONDS: i32 = 1800;
+const PROBE_PERIOD_SECONDS: i32 = 5;
+/// Seconds that an ending server still accepts connections. Proxies and load balancers learn in this
+/// time that the pod is no longer an endpoint.
+const DRAIN_SECONDS: i64 = 5;
+/// The default of Kubernetes.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
     let &ObjectInputs { checked, owner, .. } = inputs;
@@ -24,20 +34,17 @@ pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
         .service_account_name
         .clone()
         .filter(|name| !name.is_empty());
-    let account = account.unwrap_or_else(|| format!("{}{SERVICE_ACCOUNT_SUFFIX}", owner.name));
+    let own_account = || format!("{}{SERVICE_ACCOUNT_SUFFIX}", owner.name);
     PodSpec {
-        service_account_name: Some(account),
+        // The server does not call the Kubernetes API. Who names a ServiceAccount wants its token.
+        automount_service_account_token: account.is_none().then_some(false),
+        service_account_name: Some(account.unwrap_or_else(own_account)),
+        // With the variables of Services, a Service "llama-stack" sets LLAMA_STACK_PORT to a URL, and
+        // the server does not start.
+        enable_service_links: Some(false),
         termination_grace_period_seconds: overrides.termination_grace_period_seconds,
         image_pull_secrets: overrides.image_pull_secrets.clone(),
-        security_context: Some(PodSecurityContext {
-            // Where users are restricted, OpenShift chooses the group and rejects any other.
-            fs_group: (!inputs.restricts_users()).then_some(FS_GROUP),
-            seccomp_profile: is_restricted(inputs).then(|| SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..PodSecurityContext::default()
-        }),
+        security_context: Some(security::pod_context(inputs)),
         topology_spread_constraints: scheduling::topology_spread(checked, owner),
         affinity: scheduling::affinity(checked, owner),
         volumes: Some(volumes::volumes(inputs)),
@@ -47,44 +54,13 @@ pub(super) fn pod(inputs: &ObjectInputs<'_>) -> PodSpec {
     }
 }
 
-/// The security context that the restricted Pod Security Standard requires, except that running as
-/// root is allowed, because some images need it.
-pub(super) fn restricted_context() -> SecurityContext {
-    SecurityContext {
-        allow_privilege_escalation: Some(false),
-        capabilities: Some(Capabilities {
-            add: None,
-            drop: Some(vec!["ALL".to_owned()]),
-        }),
-        ..SecurityContext::default()
-    }
-}
-
-/// Whether the pod gets restricted security contexts. Only a pod with a generated configuration does,
-/// because only its contents are known.
-fn is_restricted(inputs: &ObjectInputs<'_>) -> bool {
-    matches!(inputs.plan, ConfigPlan::Generated(_))
-}
-
-/// Whether the image runs as a numeric user other than root. The kubelet can verify `runAsNonRoot`
-/// only for a numeric user, and would not start an image with a user name.
-fn is_unprivileged(inputs: &ObjectInputs<'_>) -> bool {
-    let user = inputs.image_user.and_then(|user| user.split(':').next());
-    user.and_then(|user| user.parse::<u32>().ok())
-        .is_some_and(|id| id != 0)
-}
-
 fn container(inputs: &ObjectInputs<'_>) -> Container {
     let checked = inputs.checked;
     let overrides = &checked.workload.overrides;
-    let startup = match inputs.plan {
-        ConfigPlan::Generated(generated) => Some(&generated.startup),
-        ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
-    };
-    let first_non_empty = |user: &Option<Vec<String>>, plugin: Option<&Vec<String>>| {
-        user.clone()
-            .filter(|arguments| !arguments.is_empty())
-            .or_else(|| plugin.cloned().filter(|arguments| !arguments.is_empty()))
+    let (command, args) = start(inputs);
+    let first_non_empty = |user: &Option<Vec<String>>, own: Vec<String>| {
+        let user = user.clone().filter(|arguments| !arguments.is_empty());
+        user.or_else(|| (!own.is_empty()).then_some(own))
     };
     let name = overrides
         .container_name
@@ -93,8 +69,8 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
     Container {
         name: name.unwrap_or_else(|| CONTAINER.to_owned()),
         image: Some(inputs.image.to_owned()),
-        command: first_non_empty(&overrides.command, startup.map(|startup| &startup.command)),
-        args: first_non_empty(&overrides.args, startup.map(|startup| &startup.args)),
+        command: first_non_empty(&overrides.command, command),
+        args: first_non_empty(&overrides.args, args),
         ports: Some(vec![ContainerPort {
             container_port: i32::from(checked.networking.port()),
             protocol: Some("TCP".to_owned()),
@@ -103,16 +79,49 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         env: Some(environment::environment(inputs)),
         resources: Some(resources(checked)),
         startup_probe: Some(startup_probe(inputs)),
-        security_context: is_restricted(inputs).then(|| SecurityContext {
-            run_as_non_root: is_unprivileged(inputs).then_some(true),
-            ..restricted_context()
-        }),
+        lifecycle: lifecycle(checked),
+        termination_message_policy: Some(TERMINATION_MESSAGE_POLICY.to_owned()),
+        security_context: Some(security::server_context(inputs)),
         volume_mounts: Some(volumes::mounts(inputs)),
         ..Container::default()
     }
 }
 
-/// Allows half an hour, because the server may download models when it starts.
+/// The operator's command and arguments. Empty: those of the image.
+fn start(inputs: &ObjectInputs<'_>) -> (Vec<String>, Vec<String>) {
+    match inputs.plan {
+        ConfigPlan::Generated(generated) => {
+            let startup = &generated.startup;
+            (startup.command.clone(), startup.args.clone())
+        }
+        // The entry point of such an image would start the server with the file in the image.
+        ConfigPlan::Override { .. } if inputs.server.entry_point == EntryPoint::Fixed => {
+            let port = inputs.checked.networking.port().to_string();
+            let command = ["llama", "stack", "run", volumes::CONFIG_FILE, "--port"];
+            let command = command.into_iter().map(str::to_owned).chain([port]);
+            (command.collect(), Vec::new())
+        }
+        ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => Default::default(),
+    }
+}
+
+/// Delays the end of a server until no new connections are routed to it. The delay is part of the
+/// grace period, and leaves at least half of it to the server.
+fn lifecycle(checked: &Checked) -> Option<Lifecycle> {
+    let overrides = &checked.workload.overrides;
+    let grace = overrides
+        .termination_grace_period_seconds
+        .unwrap_or(DEFAULT_GRACE_SECONDS);
+    let seconds = DRAIN_SECONDS.min(grace / 2);
+    (seconds > 0).then(|| Lifecycle {
+        pre_stop: Some(LifecycleHandler {
+            sleep: Some(SleepAction { seconds }),
+            ..LifecycleHandler::default()
+        }),
+        ..Lifecycle::default()
+    })
+}
+
 fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
     let networking = &inputs.checked.networking;
     Probe {
@@ -122,9 +131,9 @@ fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
             scheme: networking.tls_secret.is_some().then(|| "HTTPS".to_owned()),
             ..HTTPGetAction::default()
         }),
-        period_seconds: Some(5),
+        period_seconds: Some(PROBE_PERIOD_SECONDS),
         timeout_seconds: Some(5),
-        failure_threshold: Some(360),
+        failure_threshold: Some(STARTUP_SECONDS / PROBE_PERIOD_SECONDS),
         success_threshold: Some(1),
         ..Probe::default()
     }

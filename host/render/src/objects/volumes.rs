@@ -4,16 +4,21 @@ use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, PersistentVolumeClaimVolumeSource, Volume,
     VolumeMount,
 };
-use llsd_api::checked::{Checked, DEFAULT_MOUNT_PATH};
+use llsd_api::checked::{Checked, DEFAULT_CONFIG_KEY, DEFAULT_MOUNT_PATH};
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 
 use super::{
     ConfigPlan, ObjectInputs, ca_bundle, config_map_name, external_providers, tls, volume_claim,
 };
+use crate::server_facts::EntryPoint;
 
 /// Path of the server configuration file in the pod.
 pub(crate) const CONFIG_FILE: &str = "/etc/llama-stack/config.yaml";
 const CONFIG_FOLDER: &str = "/etc/llama-stack/";
+/// Path of the configuration in the entry point of images that were built with the tool of 0.2.
+const IMAGE_CONFIG_FILE: &str = "/app/run.yaml";
+/// The directories below which a server that runs as root keeps its data.
+const ROOT_FOLDERS: [&str; 2] = ["/root/.llama", "/root/.ogx"];
 const CONFIG_VOLUME: &str = "user-config";
 const DATA_VOLUME: &str = "lls-storage";
 
@@ -148,5 +153,53 @@ fn own_mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
         tls::mount(checked),
         external_providers::mount(inputs),
     ];
-    mounts.into_iter().flatten().collect()
+    let mounts = mounts.into_iter().flatten();
+    let mounts = mounts.chain(image_config_mount(inputs));
+    mounts.chain(root_mounts(inputs)).collect()
+}
+
+/// Replaces the configuration in the image by that of the user, if the entry point may ignore the
+/// variable with its path.
+fn image_config_mount(inputs: &ObjectInputs<'_>) -> Option<VolumeMount> {
+    let is_needed = matches!(inputs.plan, ConfigPlan::Override { .. })
+        && inputs.server.entry_point == EntryPoint::Unknown;
+    (is_needed && !is_mounted_by_user(inputs.checked, IMAGE_CONFIG_FILE)).then(|| VolumeMount {
+        name: CONFIG_VOLUME.to_owned(),
+        mount_path: IMAGE_CONFIG_FILE.to_owned(),
+        sub_path: Some(DEFAULT_CONFIG_KEY.to_owned()),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    })
+}
+
+/// Mounts the persistent volume where a server that runs as root keeps its data. Only for a server
+/// whose configuration is not known: otherwise variables lead its data to the volume.
+fn root_mounts(inputs: &ObjectInputs<'_>) -> impl Iterator<Item = VolumeMount> {
+    let checked = inputs.checked;
+    let is_needed = *inputs.plan == ConfigPlan::DistributionDefault
+        && checked.workload.volume.is_some()
+        && inputs.server.data_folders.is_none();
+    ROOT_FOLDERS
+        .into_iter()
+        .filter(move |path| {
+            is_needed && data_folder(checked) != *path && !is_mounted_by_user(checked, path)
+        })
+        .map(|path| VolumeMount {
+            name: DATA_VOLUME.to_owned(),
+            mount_path: path.to_owned(),
+            ..VolumeMount::default()
+        })
+}
+
+/// Whether a mount of the user covers a path, or is below it.
+fn is_mounted_by_user(checked: &Checked, path: &str) -> bool {
+    let covers = |one: &str, other: &str| {
+        let one = one.trim_end_matches('/');
+        other
+            .strip_prefix(one)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mounts = checked.workload.overrides.volume_mounts.iter().flatten();
+    let mut paths = mounts.map(|mount| mount.mount_path.as_str());
+    paths.any(|mount| covers(mount, path) || covers(path, mount))
 }

@@ -24,6 +24,7 @@ pub(super) fn check_overrides(
         args: _,
         volumes,
         volume_mounts,
+        run_as_user: _,
         termination_grace_period_seconds: _,
         image_pull_secrets,
     } = overrides;

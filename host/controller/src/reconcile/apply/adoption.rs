@@ -3,8 +3,10 @@
 //! In: the live and the desired Deployment. Out: the desired one with the owner reference and, if
 //! possible, the pod template of the live one.
 
+use k8s_openapi::api::core::v1::{EnvVar, VolumeMount};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::labels;
 use llsd_render::digest;
 use llsd_render::objects::DESIRED_DIGEST;
@@ -12,11 +14,52 @@ use serde_json::{Value, json};
 
 use super::contains::contains;
 
+/// The field of a Deployment with the deadline of its rollout.
+const DEADLINE: &str = "progressDeadlineSeconds";
 /// Label of a Deployment that still has the pod template of llama-stack-k8s-operator: a digest of the
 /// template that we would have applied. While that digest stays the same, the template stays.
 const TEMPLATE_KEPT_FOR: &str = "llamastack.io/template-kept-for";
-/// A variable of our pod template that the template of llama-stack-k8s-operator lacks.
-const CONFIG_PATH_VARIABLE: &str = "RUN_CONFIG_PATH";
+/// The variables that llama-stack-k8s-operator sets in every pod.
+const UPSTREAM_VARIABLES: [&str; 5] = [
+    "HF_HOME",
+    "SSL_CERT_FILE",
+    "LLS_WORKERS",
+    "LLS_PORT",
+    "LLAMA_STACK_CONFIG",
+];
+/// Fields of the pod that only one of the two operators sets.
+const POD_DETAILS: [&str; 2] = ["enableServiceLinks", "automountServiceAccountToken"];
+/// Fields of the server container that each operator sets in its own way.
+const CONTAINER_DETAILS: [&str; 6] = [
+    "startupProbe",
+    "readinessProbe",
+    "livenessProbe",
+    "lifecycle",
+    "securityContext",
+    "terminationMessagePolicy",
+];
+
+/// What a resource says about its pods, as far as it decides whether adopted pods stay.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requested<'a> {
+    /// Whether the resource uses a distribution by name: then the running release stays.
+    pub(crate) any_release: bool,
+    /// The variables of the resource. Each operator adds variables of its own.
+    pub(crate) variables: &'a [EnvVar],
+    /// The mounts of the resource.
+    pub(crate) mounts: &'a [VolumeMount],
+}
+
+impl<'a> Requested<'a> {
+    pub(crate) fn of(checked: &'a Checked) -> Self {
+        let overrides = &checked.workload.overrides;
+        Self {
+            any_release: matches!(checked.server, ServerSource::Named(_)),
+            variables: overrides.env.as_deref().unwrap_or_default(),
+            mounts: overrides.volume_mounts.as_deref().unwrap_or_default(),
+        }
+    }
+}
 
 /// Whether a Deployment of this resource has no owner. llama-stack-k8s-operator loses the owner
 /// reference when it replaces a Deployment.
@@ -41,9 +84,8 @@ pub(super) fn is_template_kept(live: &DynamicObject) -> bool {
 }
 
 /// Keeps the pod template of llama-stack-k8s-operator, and so its pods, until the resource asks for
-/// something new. `allows_any_release` is true if the resource uses a distribution by name: then the
-/// running release stays.
-pub(super) fn keep_template(live: &DynamicObject, desired: &mut Value, allows_any_release: bool) {
+/// something new. The deadline of the rollout belongs to the startup probe of the template.
+pub(super) fn keep_template(live: &DynamicObject, desired: &mut Value, requested: Requested<'_>) {
     let template = &desired["spec"]["template"];
     let desired_digest = digest::label(&template.to_string());
     let theirs = &live.data["spec"]["template"];
@@ -51,18 +93,19 @@ pub(super) fn keep_template(live: &DynamicObject, desired: &mut Value, allows_an
         Some(kept_for) => *kept_for == desired_digest,
         None => {
             !live.labels().contains_key(DESIRED_DIGEST)
-                && is_equivalent(theirs, template, allows_any_release)
+                && is_equivalent(theirs, template, requested)
         }
     };
     // A live template that already contains ours needs no exception.
     if is_kept && !contains(theirs, template) {
         desired["spec"]["template"] = theirs.clone();
+        desired["spec"][DEADLINE] = live.data["spec"][DEADLINE].clone();
         desired["metadata"]["labels"][TEMPLATE_KEPT_FOR] = json!(desired_digest);
     }
 }
 
 /// Whether two templates differ only in implementation details of the two operators.
-fn is_equivalent(theirs: &Value, ours: &Value, allows_any_release: bool) -> bool {
+fn is_equivalent(theirs: &Value, ours: &Value, requested: Requested<'_>) -> bool {
     let container = |template: &Value| template["spec"]["containers"][0].clone();
     let starts_by_script = container(theirs)["command"][0] == "/bin/sh"
         && container(theirs)["command"][2]
@@ -73,24 +116,52 @@ fn is_equivalent(theirs: &Value, ours: &Value, allows_any_release: bool) -> bool
         let mut template = template.clone();
         remove(&mut template["metadata"], "annotations");
         remove(&mut template["spec"]["securityContext"], "seccompProfile");
-        let container = &mut template["spec"]["containers"][0];
-        for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
-            remove(container, probe);
+        for detail in POD_DETAILS {
+            remove(&mut template["spec"], detail);
         }
-        remove(container, "securityContext");
+        let container = &mut template["spec"]["containers"][0];
+        for detail in CONTAINER_DETAILS {
+            remove(container, detail);
+        }
         if starts_by_script {
             remove(container, "command");
             remove(container, "args");
         }
-        if allows_any_release && is_same_image {
+        if requested.any_release && is_same_image {
             remove(container, "image");
-        }
-        if let Some(variables) = container["env"].as_array_mut() {
-            variables.retain(|one| one["name"] != CONFIG_PATH_VARIABLE);
         }
         template
     };
-    contains(&normalized(theirs), &normalized(ours))
+    let (mut theirs, mut ours) = (normalized(theirs), normalized(ours));
+    let is_requested = |variable: &Value| {
+        let mut all = requested.variables.iter();
+        all.any(|one| variable["name"] == one.name)
+    };
+    // A variable that neither the resource nor upstream sets was removed from the resource.
+    retain(&mut theirs, "env", |one| {
+        is_requested(one) || UPSTREAM_VARIABLES.iter().all(|name| one["name"] != *name)
+    });
+    retain(&mut ours, "env", is_requested);
+    let upstream_mounts = theirs["spec"]["containers"][0]["volumeMounts"].clone();
+    retain(&mut ours, "volumeMounts", |mount| {
+        let has_path = |one: &Value| one["mountPath"] == mount["mountPath"];
+        let mut requested = requested.mounts.iter();
+        requested.any(|one| mount["mountPath"] == one.mount_path)
+            || upstream_mounts
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(has_path)
+    });
+    contains(&theirs, &ours)
+}
+
+/// Keeps the entries of a list of the server container for which `keeps` holds.
+fn retain(template: &mut Value, list: &str, keeps: impl Fn(&Value) -> bool) {
+    let entries = template.pointer_mut(&format!("/spec/containers/0/{list}"));
+    if let Some(entries) = entries.and_then(Value::as_array_mut) {
+        entries.retain(keeps);
+    }
 }
 
 /// The image of a container without tag and digest.
@@ -124,14 +195,36 @@ mod tests {
     fn deployment(template: &Value, labels: Value) -> DynamicObject {
         serde_json::from_value(json!({
             "metadata": {"name": "demo", "labels": labels},
-            "spec": {"template": template},
+            "spec": {"template": template, "progressDeadlineSeconds": 600},
         }))
         .expect("a Deployment")
     }
 
-    fn applied(live: &DynamicObject, ours: &Value, allows_any_release: bool) -> Value {
-        let mut desired = json!({"metadata": {"labels": {}}, "spec": {"template": ours}});
-        keep_template(live, &mut desired, allows_any_release);
+    fn applied(live: &DynamicObject, ours: &Value, any_release: bool) -> Value {
+        applied_with(live, ours, any_release, &["A", "B"])
+    }
+
+    fn applied_with(
+        live: &DynamicObject,
+        ours: &Value,
+        any_release: bool,
+        variables: &[&str],
+    ) -> Value {
+        let spec = json!({"template": ours, "progressDeadlineSeconds": 2100});
+        let mut desired = json!({"metadata": {"labels": {}}, "spec": spec});
+        let variables: Vec<EnvVar> = variables
+            .iter()
+            .map(|name| EnvVar {
+                name: (*name).to_owned(),
+                ..EnvVar::default()
+            })
+            .collect();
+        let requested = Requested {
+            any_release,
+            variables: &variables,
+            mounts: &[],
+        };
+        keep_template(live, &mut desired, requested);
         desired
     }
 
@@ -151,6 +244,50 @@ mod tests {
         let then = applied(&live, &changed, true);
         assert_eq!(then["spec"]["template"], changed);
         assert_eq!(then["metadata"]["labels"], json!({}));
+    }
+
+    #[test]
+    fn what_only_our_template_sets_replaces_no_adopted_pod() {
+        let pod = |container: Value, more: Value| {
+            let mut spec = json!({"containers": [container]});
+            let more = more.as_object().expect("an object").clone();
+            spec.as_object_mut().expect("an object").extend(more);
+            json!({"metadata": {"labels": {"app": "llama-stack"}}, "spec": spec})
+        };
+        let variable = |name: &str| json!({"name": name, "value": "1"});
+        let mount = |path: &str| json!({"name": "lls-storage", "mountPath": path});
+        let theirs = json!({
+            "name": "llama-stack", "image": "a:1",
+            "env": [variable("HF_HOME"), variable("A")],
+            "volumeMounts": [mount("/.llama")],
+            "terminationMessagePolicy": "File",
+        });
+        let ours = json!({
+            "name": "llama-stack", "image": "a:1",
+            "env": [variable("HF_HOME"), variable("OGX_PORT"), variable("SQLITE_STORE_DIR"), variable("A")],
+            "volumeMounts": [mount("/.llama"), mount("/root/.llama")],
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+            "securityContext": {"allowPrivilegeEscalation": false},
+            "readinessProbe": {"periodSeconds": 10},
+        });
+        let ours = pod(
+            ours,
+            json!({
+                "enableServiceLinks": false, "automountServiceAccountToken": false,
+                "securityContext": {"fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
+            }),
+        );
+        let theirs = pod(theirs, json!({"securityContext": {"fsGroup": 1001}}));
+        let live = deployment(&theirs, json!({}));
+        let kept = applied_with(&live, &ours, false, &["A"]);
+        assert_eq!(kept["spec"]["template"], theirs);
+        assert_eq!(kept["spec"]["progressDeadlineSeconds"], 600);
+        for (change, variables) in [("added", ["A", "OGX_PORT"].as_slice()), ("removed", &[])] {
+            let replaced = applied_with(&live, &ours, false, variables);
+            assert_eq!(replaced["spec"]["template"], ours, "{change}");
+            assert_eq!(replaced["spec"]["progressDeadlineSeconds"], 2100);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use llsd_render::objects::{Child, DESIRED_DIGEST, Kind, Need, Owner, Write};
 use serde_json::{Value, json};
 
 use super::contains::contains;
-use super::{Error, Target, adoption, managed_fields};
+use super::{Error, Requested, Target, adoption, managed_fields};
 
 /// A resource version that no object has. An apply with it can create an object, but fails with a
 /// conflict if the object exists.
@@ -30,7 +30,7 @@ impl ObjectSync {
             .cache
             .child(desired.kind, &owner.namespace, &desired.name);
         if let Some(object) = &live {
-            preserve(object, &mut desired, owner, target.allows_any_release)?;
+            preserve(object, &mut desired, owner, target.requested)?;
         }
         Ok(Self { desired, live })
     }
@@ -106,12 +106,7 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
         .await
         .map_err(|error| failure("get", desired.kind, &desired.name, error))?;
     let mut desired = desired.clone();
-    preserve(
-        &found,
-        &mut desired,
-        target.owner,
-        target.allows_any_release,
-    )?;
+    preserve(&found, &mut desired, target.owner, target.requested)?;
     if desired.write == Write::Once {
         return Ok(found);
     }
@@ -195,12 +190,12 @@ pub(crate) fn preserve(
     live: &DynamicObject,
     desired: &mut Child,
     owner: &Owner,
-    allows_any_release: bool,
+    requested: Requested<'_>,
 ) -> Result<(), Error> {
     check_ownership(live, desired, owner)?;
     adoption::keep_owner(live, &mut desired.object, &owner.uid);
     if desired.kind == Kind::Deployment {
-        adoption::keep_template(live, &mut desired.object, allows_any_release);
+        adoption::keep_template(live, &mut desired.object, requested);
     }
     Ok(())
 }

@@ -35,6 +35,25 @@ pub(crate) enum Source {
     DistributionDefault,
 }
 
+/// The source of the configuration, and what was read to find it.
+pub(super) struct Found {
+    pub(super) source: Source,
+    /// The content of the image's labels, if they were needed.
+    pub(super) labels: Option<Arc<BaseConfig>>,
+    /// The file of a server without a generated configuration, if it is known.
+    pub(super) file: Option<String>,
+}
+
+impl From<Source> for Found {
+    fn from(source: Source) -> Self {
+        Self {
+            source,
+            labels: None,
+            file: None,
+        }
+    }
+}
+
 /// Reads the source of the configuration of one resource.
 pub(super) struct Reader<'a, I> {
     pub(super) contents: &'a ContentCache,
@@ -50,15 +69,19 @@ impl<I: ImageReader> Reader<'_, I> {
         &self,
         image: &str,
         known: Option<&KnownDistribution>,
-    ) -> Result<(Source, Option<Arc<BaseConfig>>), Error> {
+    ) -> Result<Found, Error> {
         let source = match &self.checked.config_source {
             ConfigSource::Override { config_map, .. } => {
                 let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
                 let text = self.read_key(config_map, DEFAULT_CONFIG_KEY, field).await?;
-                Source::Override {
+                let source = Source::Override {
                     config_map: config_map.clone(),
                     digest: digest::of(&text),
-                }
+                };
+                return Ok(Found {
+                    file: Some(text),
+                    ..source.into()
+                });
             }
             ConfigSource::Generated {
                 base: Some(BaseConfigMap { name, key }),
@@ -72,7 +95,7 @@ impl<I: ImageReader> Reader<'_, I> {
                 Some(KnownDistribution {
                     base: Some(text),
                     schema,
-                    image: _,
+                    ..
                 }) => {
                     let hints = Hints {
                         schema: schema.clone(),
@@ -83,16 +106,21 @@ impl<I: ImageReader> Reader<'_, I> {
                 }
                 _ => return self.read_labels(image, known).await,
             },
-            ConfigSource::DistributionDefault => Source::DistributionDefault,
+            ConfigSource::DistributionDefault => {
+                return Ok(Found {
+                    file: known.and_then(|known| known.base.clone()),
+                    ..Source::DistributionDefault.into()
+                });
+            }
         };
-        Ok((source, None))
+        Ok(source.into())
     }
 
     async fn read_labels(
         &self,
         image: &str,
         known: Option<&KnownDistribution>,
-    ) -> Result<(Source, Option<Arc<BaseConfig>>), Error> {
+    ) -> Result<Found, Error> {
         // Without valid mirrors, the image might be read from the wrong registry.
         self.settings.mirrors()?;
         let puller = Puller::of(self.checked, &self.owner.namespace);
@@ -100,7 +128,10 @@ impl<I: ImageReader> Reader<'_, I> {
         let field = image_field(&self.checked.server);
         let labels = labels.map_err(|error| Error::server_image(field, error))?;
         let source = base_from_labels(&labels, known, &self.checked.server)?;
-        Ok((source, Some(labels)))
+        Ok(Found {
+            labels: Some(labels),
+            ..source.into()
+        })
     }
 
     /// Reads one key of a ConfigMap in the resource's namespace.

@@ -11,7 +11,7 @@ use llsd_api::conditions::{condition, reason};
 use llsd_api::v1alpha2::DistributionStatus;
 use llsd_plugin::Plugin;
 use llsd_render::objects::ConfigPlan;
-use llsd_render::schema_of_release;
+use llsd_render::{EntryPoint, schema_of_release};
 
 use super::Applied;
 use super::conditions::Conditions;
@@ -80,6 +80,34 @@ pub(super) fn report(
         reason::RELEASE_MISMATCH,
         message,
     );
+}
+
+/// Sets `ReleaseMatches` to false for a server that may ignore the configuration of the user. Images of
+/// old releases start it with a file of their own; that the image is one of them was not known when
+/// its pods were created. Runs after [`report`].
+pub(super) fn report_override(
+    conditions: &mut Conditions,
+    plan: &ConfigPlan,
+    entry_point: EntryPoint,
+    release: Option<&str>,
+    schema_of: &dyn Fn(&str) -> Option<String>,
+) {
+    let (ConfigPlan::Override { .. }, EntryPoint::Unknown) = (plan, entry_point) else {
+        return;
+    };
+    let known = release.and_then(|release| Some((release, schema_of(release)?)));
+    let Some((release, schema)) = known else {
+        return;
+    };
+    if EntryPoint::of("", Some(&schema)) == EntryPoint::Fixed {
+        let message = format!(
+            "the server reports release {release}; images of this release may ignore \
+             spec.overrideConfig and use their own file; set spec.distribution.schema to \"{schema}\", \
+             so that the server is started with the file of the ConfigMap"
+        );
+        let reason = reason::RELEASE_MISMATCH;
+        conditions.set(condition::RELEASE_MATCHES, false, reason, message);
+    }
 }
 
 /// Whether the dialect of the release that the server reports gives exactly the configuration that was
@@ -258,6 +286,41 @@ mod tests {
                 "{release:?}"
             );
         }
+    }
+
+    #[test]
+    fn an_override_that_an_old_image_may_ignore_is_reported_until_the_dialect_is_known() {
+        let plan = ConfigPlan::Override {
+            config_map: "mine".to_owned(),
+            digest: "sha256:00".to_owned(),
+        };
+        let schema_of = |release: &str| {
+            let old = release.starts_with("0.2.");
+            Some(
+                if old {
+                    "llama-stack/0.1.3"
+                } else {
+                    "llama-stack/0.7"
+                }
+                .to_owned(),
+            )
+        };
+        let message = |entry_point, release: Option<&str>| {
+            let mut conditions = empty();
+            report_override(&mut conditions, &plan, entry_point, release, &schema_of);
+            let conditions = conditions.into_vec();
+            conditions
+                .first()
+                .map(|one| (one.status.clone(), one.message.clone()))
+        };
+        let (status, text) = message(EntryPoint::Unknown, Some("0.2.12")).expect("a condition");
+        assert!(
+            status == "False" && text.contains("0.2.12") && text.contains("\"llama-stack/0.1.3\""),
+            "{text}"
+        );
+        assert_eq!(message(EntryPoint::Fixed, Some("0.2.12")), None);
+        assert_eq!(message(EntryPoint::Unknown, Some("0.7.1")), None);
+        assert_eq!(message(EntryPoint::Unknown, None), None);
     }
 
     #[test]

@@ -74,6 +74,15 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
         let versions = status.version.as_ref();
         let release = versions.and_then(|one| one.llama_stack_server_version.as_deref());
         release::report(&mut conditions, &applied.plan, release, dialect);
+        let entry_point = applied.gathered.server.entry_point;
+        let schema_of = dialect.schema_of;
+        release::report_override(
+            &mut conditions,
+            &applied.plan,
+            entry_point,
+            release,
+            schema_of,
+        );
     }
     status.available_replicas = rollout.map(|rollout| rollout.ready);
     status.phase = Some(phase(outcome, rollout));
