@@ -85,12 +85,14 @@ async fn check_in_context(
         Ok(base) => (base, None),
         Err(warning) => (None, Some(warning)),
     };
+    let of_override = base_config::check_override(client, &namespace, &checked).await;
     let resource = checked.clone();
     let previewed = ADMISSION
         .run(move || preview(&catalog, &resource, base, &status))
         .await?;
     let missing = missing_references(objects.as_ref(), &namespace, &checked);
-    let diagnostics = missing.into_iter().chain(base_warning).chain(previewed);
+    let diagnostics = missing.into_iter().chain(base_warning);
+    let diagnostics = diagnostics.chain(of_override).chain(previewed);
     diagnostics.for_each(|diagnostic| decision.add(diagnostic));
     Ok(decision)
 }

@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, ServerSource};
+use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::{Diagnostic, FieldPath};
-use llsd_render::yaml;
+use llsd_render::{override_config, yaml};
 use serde_json::Value;
 
 use crate::preview::Catalog;
@@ -118,6 +118,27 @@ pub(crate) async fn fetch(
     result
         .unwrap_or_else(|_| Err(format!("timed out after {READ_TIMEOUT:?}")))
         .map_err(|reason| read_warning(checked, &reason))
+}
+
+/// The problems of the resource with its complete configuration in `spec.overrideConfig`. None if it
+/// cannot be read: the operator retries and reports that.
+pub(crate) async fn check_override(
+    client: &Client,
+    namespace: &str,
+    checked: &Checked,
+) -> Vec<Diagnostic> {
+    let ConfigSource::Override {
+        config_map: name,
+        namespace: None,
+    } = &checked.config_source
+    else {
+        return Vec::new();
+    };
+    let read = config_map(client, namespace, name, DEFAULT_CONFIG_KEY);
+    match tokio::time::timeout(READ_TIMEOUT, read).await {
+        Ok(Ok(Some(text))) => override_config::check(checked, name, &text),
+        _ => Vec::new(),
+    }
 }
 
 fn read_warning(checked: &Checked, reason: &str) -> Diagnostic {
