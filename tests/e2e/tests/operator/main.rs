@@ -13,6 +13,7 @@ mod idle;
 mod lifecycle;
 mod operator_settings;
 mod outages;
+mod pods;
 mod process;
 mod pull_secrets;
 mod regressions;
