@@ -29,7 +29,10 @@ pub enum Release {
 
 /// A program that the testbed can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the program of that name")]
+#[expect(
+    missing_docs,
+    reason = "each is the program of that name, in `go/` if it is ours"
+)]
 pub enum Tool {
     Etcd,
     KubeApiserver(Release),
@@ -40,11 +43,12 @@ pub enum Tool {
     Registry,
     Crane,
     Helm,
+    Health,
 }
 
 impl Tool {
     /// Every tool. The order lets builds share the most compiled packages.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::KubeApiserver(Release::Newest),
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -55,6 +59,7 @@ impl Tool {
         Self::Crane,
         Self::Registry,
         Self::Helm,
+        Self::Health,
     ];
 
     /// The tools that a control plane of a release needs.
@@ -88,6 +93,7 @@ impl Tool {
             Self::Registry => "registry",
             Self::Crane => "crane",
             Self::Helm => "helm",
+            Self::Health => "health",
         }
     }
 
@@ -98,6 +104,7 @@ impl Tool {
             Self::Kwok => "kwok",
             Self::Registry | Self::Crane => "registry",
             Self::Helm => "helm",
+            Self::Health => "health",
             _ => "kubernetes",
         }
     }
@@ -113,6 +120,7 @@ impl Tool {
             Self::Registry => "llsd.io/testbed/registry",
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
+            Self::Health => "llsd.io/testbed/health",
         }
     }
 
@@ -124,6 +132,7 @@ impl Tool {
             Self::Registry => "github.com/distribution/distribution/v3",
             Self::Crane => "github.com/google/go-containerregistry",
             Self::Helm => "helm.sh/helm/v4",
+            Self::Health => "github.com/fluxcd/cli-utils",
             _ => "k8s.io/kubernetes",
         }
     }
