@@ -28,7 +28,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::de::DeserializeOwned;
 
 use crate::ca_bundle::{CaBundlePublisher, api_error};
-use crate::cert_secret::{CertSecret, ServedPem, build_secret};
+use crate::cert_secret::{CertSecret, ServedPem, build_secret, is_of_cert_manager};
 use crate::certificates::{Periods, Rotation, Step, advance};
 
 /// The longest time between two checks. Watches trigger earlier ones.
@@ -138,15 +138,26 @@ impl CertRotator {
     /// Finds out who manages the certificate. `Managed::Rotation(None)` if a new one must be issued.
     async fn managed_rotation(&self, secret: Option<&Secret>) -> Result<Managed, Error> {
         let is_external = self.publisher.is_managed_by_cert_manager().await?;
-        match (secret.map(CertSecret::parse), is_external) {
-            (Some(Ok(CertSecret::Rotated(rotation))), false) => {
-                Ok(Managed::Rotation(Some(rotation)))
+        let Some(secret) = secret else {
+            return if is_external {
+                Err(Error::NotIssued(self.secret.clone()))
+            } else {
+                Ok(Managed::Rotation(None))
+            };
+        };
+        if is_external {
+            let served = ServedPem::parse(secret).map_err(|reason| self.invalid(reason))?;
+            return Ok(Managed::External(served));
+        }
+        match CertSecret::parse(secret) {
+            Ok(CertSecret::Rotated(rotation)) => Ok(Managed::Rotation(Some(rotation))),
+            // cert-manager does not renew it any more.
+            Ok(CertSecret::External(_)) if is_of_cert_manager(secret) => {
+                Ok(Managed::Rotation(None))
             }
-            (Some(Ok(secret)), _) => Ok(Managed::External(secret.into_served())),
-            (Some(Err(reason)), true) => Err(self.invalid(reason)),
-            (None, true) => Err(Error::NotIssued(self.secret.clone())),
+            Ok(CertSecret::External(served)) => Ok(Managed::External(served)),
             // An invalid Secret that we manage is replaced.
-            (Some(Err(_)) | None, false) => Ok(Managed::Rotation(None)),
+            Err(_) => Ok(Managed::Rotation(None)),
         }
     }
 

@@ -1,12 +1,14 @@
 //! The Secret that stores the certificate.
 //!
 //! It has the usual keys `tls.crt`, `tls.key` and `ca.crt`. If this operator manages it, it also has
-//! `rotation.json`. A Secret without that key is managed externally.
+//! `rotation.json`. A Secret without that key is managed externally. cert-manager leaves that key in a
+//! Secret that it takes over, so while cert-manager manages the certificate the key does not count.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use crate::certificates::Rotation;
@@ -15,6 +17,8 @@ const ROTATION: &str = "rotation.json";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const CA_BUNDLE: &str = "ca.crt";
+/// The annotation with which cert-manager marks a Secret that it wrote.
+const CERT_MANAGER: &str = "cert-manager.io/certificate-name";
 
 /// The content of the Secret.
 pub(crate) enum CertSecret {
@@ -43,35 +47,41 @@ impl From<Rotation> for ServedPem {
 }
 
 impl CertSecret {
-    /// The certificate to serve.
-    pub(crate) fn into_served(self) -> ServedPem {
-        match self {
-            Self::External(served) => served,
-            Self::Rotated(rotation) => (*rotation).into(),
-        }
-    }
-
     /// Parses a Secret. The error describes what is missing or invalid.
     pub(crate) fn parse(secret: &Secret) -> Result<Self, String> {
-        let data = secret.data.as_ref();
-        let bytes = |key: &str| Some(data?.get(key)?.0.as_slice());
-        let text = |key: &str| {
-            let text = bytes(key).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-            text.filter(|text| !text.is_empty())
-        };
-        if let Some(rotation) = bytes(ROTATION) {
+        if let Some(rotation) = bytes(secret, ROTATION) {
             let rotation = serde_json::from_slice(rotation);
             return rotation
                 .map(|rotation| Self::Rotated(Box::new(rotation)))
                 .map_err(|error| format!("{ROTATION}: {error}"));
         }
+        ServedPem::parse(secret).map(Self::External)
+    }
+}
+
+impl ServedPem {
+    /// Parses the usual keys of a Secret, whoever wrote them.
+    pub(crate) fn parse(secret: &Secret) -> Result<Self, String> {
+        let text = |key: &str| {
+            let text = bytes(secret, key).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            text.filter(|text| !text.is_empty())
+        };
         let required = |key: &str| text(key).ok_or_else(|| format!("the key {key} is missing"));
-        Ok(Self::External(ServedPem {
+        Ok(Self {
             certificate: required(CERTIFICATE)?,
             key: required(KEY)?,
             ca_bundle: text(CA_BUNDLE),
-        }))
+        })
     }
+}
+
+/// Whether cert-manager wrote a Secret.
+pub(crate) fn is_of_cert_manager(secret: &Secret) -> bool {
+    secret.annotations().contains_key(CERT_MANAGER)
+}
+
+fn bytes<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+    Some(secret.data.as_ref()?.get(key)?.0.as_slice())
 }
 
 /// Builds the Secret for a rotation: a new one, or a patch of the Secret with this resource version.
@@ -133,7 +143,7 @@ mod tests {
         assert_eq!(written.metadata.name.as_deref(), Some("llsd-webhook"));
         let read = CertSecret::parse(&written).unwrap();
         assert!(matches!(&read, CertSecret::Rotated(read) if **read == rotation));
-        let served = read.into_served();
+        let served = ServedPem::parse(&written).unwrap();
         assert_eq!(served.certificate, rotation.current.certificate);
         assert_eq!(served.ca_bundle, Some(rotation.ca_bundle()));
     }
@@ -142,13 +152,27 @@ mod tests {
     fn an_externally_managed_secret_is_served_unchanged() {
         let theirs = secret(&[("tls.crt", "c"), ("tls.key", "k"), ("ca.crt", "a")]);
         let read = CertSecret::parse(&theirs).unwrap();
-        assert!(matches!(&read, CertSecret::External(_)));
-        let served = read.into_served();
+        let CertSecret::External(served) = read else {
+            panic!("it has no rotation");
+        };
         assert_eq!(
             (served.certificate.as_str(), served.key.as_str()),
             ("c", "k")
         );
         assert_eq!(served.ca_bundle.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_secret_that_cert_manager_took_over_is_served_as_cert_manager_wrote_it() {
+        let mut theirs = secret(&[("tls.crt", "c"), ("tls.key", "k"), ("rotation.json", "{}")]);
+        assert_eq!(ServedPem::parse(&theirs).unwrap().certificate, "c");
+        assert!(!is_of_cert_manager(&theirs));
+        let name = (
+            "cert-manager.io/certificate-name".to_owned(),
+            "a".to_owned(),
+        );
+        theirs.metadata.annotations = Some([name].into());
+        assert!(is_of_cert_manager(&theirs));
     }
 
     #[test]
