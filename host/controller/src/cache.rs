@@ -28,9 +28,9 @@ mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
-use jiff::Timestamp;
 use kube::api::DynamicObject;
 use llsd_render::objects::Kind;
 
@@ -48,7 +48,7 @@ pub use scope::Scope;
 pub(crate) use status_cache::StatusCache;
 pub(crate) use trigger::{ReconcileTrigger, ResourceRef};
 pub(crate) use trust_bundle::{PLATFORM_BUNDLE, bundle_namespace};
-pub(crate) use upstream::{UpstreamRunning, is_apply_of_another_manager, is_created_by_upstream};
+pub(crate) use upstream::{UpstreamRunning, is_written_by_upstream, uptime};
 pub(crate) use watched_resource::WatchedResource;
 pub(crate) use watches::{PAGE_SIZE, Watches};
 
@@ -96,8 +96,8 @@ impl ClusterCache {
         }
     }
 
-    /// The llama-stack-k8s-operator, if it holds its leader Lease at time `now`.
-    pub(crate) fn running_upstream(&self, now: Timestamp) -> Option<UpstreamRunning> {
+    /// The llama-stack-k8s-operator, if it holds its leader Lease at the [`uptime`] `now`.
+    pub(crate) fn running_upstream(&self, now: Duration) -> Option<UpstreamRunning> {
         let leases = self.leases.all();
         leases
             .iter()
@@ -112,6 +112,18 @@ impl ClusterCache {
     /// Whether every cache has received its first list.
     pub(crate) fn is_complete(&self) -> bool {
         self.caches().all(ObjectCache::is_complete)
+    }
+
+    /// A cache without child kinds that has received its first lists.
+    #[cfg(test)]
+    pub(crate) fn completed() -> Self {
+        use kube::runtime::watcher::Event;
+        let cache = Self::new([]);
+        for objects in cache.caches() {
+            objects.observe(Event::Init);
+            objects.observe(Event::InitDone);
+        }
+        cache
     }
 
     fn kinds(&self) -> impl Iterator<Item = Kind> {

@@ -41,8 +41,8 @@ pub use operator::{Endpoints, Error, Options, run};
 pub use plugins::load_pulled;
 pub use preview::{ConfigChange, ObjectChange, Preview, PreviewError, PreviewOptions, Previewer};
 pub use process::{
-    InstallError, Metrics, Migration, MigrationError, install_admission, install_definitions,
-    migrate_storage,
+    InstallError, Metrics, Migration, MigrationError, RejectedResource, install_admission,
+    install_definitions, migrate_storage,
 };
 pub use servers::Polling;
 pub use settings::Distributions;

@@ -9,10 +9,10 @@ mod resource_controller;
 use std::future::Future;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
 use kube::Client;
-use kube_lease_manager::LeaseManagerError;
 use llsd_plugin::{Host, Plugin};
 use llsd_registry::Keyring;
 use tokio::sync::watch;
@@ -25,6 +25,10 @@ use crate::servers::Polling;
 use crate::settings::Distributions;
 use assembly::{Assembly, assemble};
 use resource_controller::reconcile_all;
+
+/// The first and the longest delay between two attempts of the storage migration.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_secs(600);
 
 /// The options of an operator.
 pub struct Options {
@@ -78,9 +82,6 @@ pub struct Endpoints {
 /// Why an operator stopped before its shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The leader Lease cannot be used.
-    #[error("failed to use the leader Lease")]
-    Lease(#[from] LeaseManagerError),
     /// Another replica is the leader now.
     #[error("lost leadership to another replica; restart this replica")]
     LeadershipLost,
@@ -94,7 +95,7 @@ pub async fn run(
     let shutdown = shutdown.shared();
     let cluster = tokio::select! {
         () = shutdown.clone() => return Ok(()),
-        cluster = discover(&options.client) => cluster,
+        cluster = discover(&options.client, &options.scope) => cluster,
     };
     let (client, scope) = (options.client.clone(), options.scope.clone());
     let (namespace, identity) = (options.operator_namespace.clone(), options.identity.clone());
@@ -106,10 +107,13 @@ pub async fn run(
         schema_plugins,
         background: _background,
     } = assemble(options, cluster);
+    // The pod gets no more requests from the Service while it stops.
+    let (draining, stopped) = (context.health.clone(), shutdown.clone());
+    let _drain = JoinSet::from_iter([stopped.map(move |()| draining.drain())]);
 
     let election = match identity {
         Some(identity) => {
-            let election = LeaderElection::join(client.clone(), &namespace, &identity).await?;
+            let election = LeaderElection::join(client.clone(), &namespace, &identity);
             tokio::select! {
                 () = election.acquire() => {}
                 // A new leader reconciles every resource, so earlier triggers are not needed.
@@ -156,19 +160,28 @@ async fn discard(stream: &mut (impl Stream + Unpin)) {
     std::future::pending().await
 }
 
-/// Migrates resources of llama-stack-k8s-operator to the storage version, once.
+/// Migrates resources of llama-stack-k8s-operator to the storage version. Repeats it until it succeeds:
+/// the API server may not reach the conversion webhook yet, and its author may correct a resource that
+/// it rejects.
 async fn migrate(client: Client) {
-    match migrate_storage(&client).await {
-        Ok(Migration::NothingToDo) => {}
-        Ok(Migration::Done(resources)) => {
-            tracing::info!(resources, "migrated resources to v1alpha2");
+    let mut pause = FIRST_RETRY;
+    loop {
+        match migrate_storage(&client).await {
+            Ok(Migration::NothingToDo) => return,
+            Ok(Migration::Done(resources)) => {
+                tracing::info!(resources, "migrated resources to v1alpha2");
+                return;
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    retry_after = ?pause,
+                    "failed to migrate all resources to v1alpha2"
+                );
+            }
         }
-        Err(error) => {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(
-                error,
-                "failed to migrate all resources to v1alpha2; run llsd migrate to try again"
-            );
-        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_RETRY);
     }
 }

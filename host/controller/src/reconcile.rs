@@ -18,7 +18,6 @@ mod resolve_secrets;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use llsd_api::checked::Checked;
@@ -26,7 +25,7 @@ use llsd_api::{Distribution, check};
 use llsd_render::objects::{Kind, ObjectInputs, Owner, build_objects};
 use tracing::Instrument;
 
-use crate::cache::{Priority, UpstreamRunning, WatchedResource};
+use crate::cache::{Priority, UpstreamRunning, WatchedResource, uptime};
 use crate::images::Puller;
 use apply::{Requested, Target, apply};
 pub(crate) use context::Context;
@@ -142,7 +141,7 @@ async fn converge(
     ctx: &Context,
 ) -> Result<Option<Applied>, Error> {
     let checked = check(cr)?;
-    if let Some(running) = ctx.cache.running_upstream(Timestamp::now()) {
+    if let Some(running) = ctx.cache.running_upstream(uptime()) {
         return Err(running.into());
     }
     let gathered = gather_recorded(ctx, &checked, owner)
@@ -231,7 +230,7 @@ pub(crate) fn error_policy(
         _ => None,
     };
     Action::requeue(match (error, image) {
-        (Error::UpstreamRunning(running), _) => lease_delay(running, Timestamp::now()),
+        (Error::UpstreamRunning(running), _) => lease_delay(running, uptime()),
         // Registries are not watched.
         (_, Some(image)) => image.retry_after,
         (error, None) if error.waits_for_change() => RESYNC,
@@ -243,11 +242,9 @@ pub(crate) fn error_policy(
 }
 
 /// Time until the Lease of llama-stack-k8s-operator expires, at most [`LEASE_RECHECK`].
-fn lease_delay(running: &UpstreamRunning, now: Timestamp) -> Duration {
-    let left = running.until.duration_since(now);
-    Duration::try_from(left)
-        .unwrap_or_default()
-        .clamp(Duration::from_secs(1), LEASE_RECHECK)
+fn lease_delay(running: &UpstreamRunning, now: Duration) -> Duration {
+    let left = running.until.saturating_sub(now);
+    left.clamp(Duration::from_secs(1), LEASE_RECHECK)
 }
 
 /// The owner of a resource's objects.

@@ -12,7 +12,12 @@ use super::upstream::may_need_adoption;
 /// Annotation of `kubectl apply` with a second copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The labels that reconciliations read.
-const PROJECTED_LABELS: [&str; 3] = [labels::INSTANCE, labels::COMPONENT, DESIRED_DIGEST];
+const PROJECTED_LABELS: [&str; 4] = [
+    labels::MANAGED_BY,
+    labels::INSTANCE,
+    labels::COMPONENT,
+    DESIRED_DIGEST,
+];
 const CONFIG_MAPS: &str = "configMaps";
 
 /// A child object, with its status only for kinds whose status is reported, and with its managed

@@ -130,11 +130,15 @@ fn stated(owner: &Owner, checked: &Checked) -> BTreeSet<Referent> {
         .image_pull_secrets
         .iter()
         .flatten();
+    let of_overrides = checked.workload.override_references().into_iter();
+    let exposed = checked.networking.expose.as_ref();
     let secrets = checked
         .references()
         .into_iter()
         .map(|one| one.secret.clone())
+        .chain(of_overrides.map(|one| one.secret))
         .chain(checked.networking.tls_secret.clone())
+        .chain(exposed.and_then(|expose| expose.tls_secret_name.clone()))
         .chain(pull_secrets.map(|one| one.name.clone()))
         .map(|name| Referent::Secret {
             namespace: namespace.clone(),
@@ -207,12 +211,18 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_of_another_namespace_and_a_pull_secret_are_found_by_reference() {
+    fn a_bundle_of_another_namespace_and_secrets_of_every_field_are_found_by_reference() {
         let references = References::default();
         let spec = json!({
             "distribution": {"name": "starter"},
-            "networking": {"tls": {"caBundle": {"configMapName": "ca", "configMapNamespace": "other"}}},
-            "workload": {"overrides": {"imagePullSecrets": [{"name": "pull"}]}},
+            "networking": {
+                "tls": {"caBundle": {"configMapName": "ca", "configMapNamespace": "other"}},
+                "expose": {"hostname": "a.example.com", "tlsSecretName": "ingress"},
+            },
+            "workload": {"overrides": {
+                "imagePullSecrets": [{"name": "pull"}],
+                "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "env", "key": "k"}}}],
+            }},
         });
         references.record(&owner(), &checked(spec));
         references.record_pull_secrets(&owner(), vec!["of-account".to_owned()]);
@@ -222,7 +232,8 @@ mod tests {
         };
         let resource = vec![("ns".to_owned(), "demo".to_owned())];
         let starter = Referent::Distribution("starter".to_owned());
-        for referent in [bundle, secret("pull"), secret("of-account"), starter] {
+        let secrets = ["pull", "of-account", "env", "ingress"].map(secret);
+        for referent in [bundle, starter].into_iter().chain(secrets) {
             assert_eq!(references.referrers(&referent), resource, "{referent:?}");
         }
     }

@@ -32,7 +32,7 @@ impl Scope {
         }
     }
 
-    pub(super) fn dynamic_api(
+    pub(crate) fn dynamic_api(
         &self,
         client: &Client,
         resource: &ApiResource,

@@ -87,7 +87,7 @@ impl Watches {
         );
         self.watch(
             &mut tasks,
-            self.scope.api::<Lease>(&self.client),
+            Api::<Lease>::all(self.client.clone()),
             watcher::Config::default().fields(&format!("metadata.name={}", upstream::LEASE)),
             Source::Leases,
             upstream::lease,

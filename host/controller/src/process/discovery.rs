@@ -4,18 +4,25 @@ use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Client;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use llsd_render::objects::{ANY_UID, Cluster, Kind};
+
+use crate::cache::Scope;
 
 /// The file in which a pod finds its own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// Delay between attempts.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Repeats [`discover_once`] until it succeeds. Guessing would create wrong objects.
-pub(crate) async fn discover(client: &Client) -> Cluster {
+/// Repeats the discovery until it succeeds, because guessing would create wrong objects. Leaves out the
+/// APIs that the operator may not use: a watch of them would never deliver its first list.
+pub(crate) async fn discover(client: &Client, scope: &Scope) -> Cluster {
     loop {
-        match discover_once(client).await {
+        let permitted = async {
+            let cluster = discover_once(client).await?;
+            without_forbidden(client, scope, cluster).await
+        };
+        match permitted.await {
             Ok(cluster) => return cluster,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -34,16 +41,49 @@ pub(crate) async fn discover_once(client: &Client) -> Result<Cluster, kube::Erro
     let groups = client.list_api_groups().await?;
     let routes = Kind::Route.resource().group;
     let has_routes = groups.groups.iter().any(|group| group.name == routes);
+    let role = Api::<ClusterRole>::all(client.clone());
     let has_any_uid = has_routes
-        && Api::<ClusterRole>::all(client.clone())
-            .get_metadata_opt(ANY_UID)
-            .await?
+        && unless_forbidden(role.get_metadata_opt(ANY_UID).await)?
+            .flatten()
             .is_some();
     Ok(Cluster {
         has_routes,
         has_any_uid,
         operator_namespace: operator_namespace(),
     })
+}
+
+async fn without_forbidden(
+    client: &Client,
+    scope: &Scope,
+    cluster: Cluster,
+) -> Result<Cluster, kube::Error> {
+    let may_list = async |kind: Kind| {
+        let api = scope.dynamic_api(client, &kind.resource());
+        let listed = api.list_metadata(&ListParams::default().limit(1)).await;
+        let may_list = unless_forbidden(listed)?.is_some();
+        if !may_list {
+            tracing::warn!(
+                ?kind,
+                "the roles of the operator do not include this API of the cluster, so it is not used; on OpenShift, install overlays/openshift or set openshift.enabled"
+            );
+        }
+        Ok::<bool, kube::Error>(may_list)
+    };
+    Ok(Cluster {
+        has_routes: cluster.has_routes && may_list(Kind::Route).await?,
+        has_any_uid: cluster.has_any_uid && may_list(Kind::RoleBinding).await?,
+        ..cluster
+    })
+}
+
+/// `None` if the API server denied the request.
+fn unless_forbidden<T>(response: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match response {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The namespace of the operator's own pod; `None` outside a cluster.

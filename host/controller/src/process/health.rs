@@ -1,11 +1,11 @@
 //! Liveness and readiness of the operator, for the probes of its pod.
 //!
 //! Alive: no reconciliation has been running for too long. Ready: every watch has delivered its first
-//! list. A replica that waits for leadership can be both.
+//! list and the operator is not stopping. A replica that waits for leadership can be both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ pub(crate) struct Health {
     cache: Arc<ClusterCache>,
     next: AtomicU64,
     running: Mutex<BTreeMap<u64, Instant>>,
+    is_draining: AtomicBool,
 }
 
 /// A running reconciliation. It ends when the guard is dropped, also by a panic.
@@ -34,6 +35,7 @@ impl Health {
             cache,
             next: AtomicU64::default(),
             running: Mutex::default(),
+            is_draining: AtomicBool::default(),
         }
     }
 
@@ -55,9 +57,14 @@ impl Health {
             .all(|begun| now.duration_since(*begun) < STUCK_AFTER)
     }
 
-    /// Whether the caches are complete.
+    /// Whether the caches are complete and the operator is not stopping.
     pub(crate) fn is_ready(&self) -> bool {
-        self.cache.is_complete()
+        !self.is_draining.load(Ordering::Relaxed) && self.cache.is_complete()
+    }
+
+    /// Ends the readiness, so that the Service sends no new requests to this replica.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
     }
 }
 
@@ -81,5 +88,13 @@ mod tests {
         drop(guard);
         assert!(health.is_alive(later));
         assert!(!health.is_ready());
+    }
+
+    #[test]
+    fn a_replica_that_stops_is_alive_and_not_ready() {
+        let health = Health::new(Arc::new(ClusterCache::completed()));
+        assert!(health.is_ready());
+        health.drain();
+        assert!(!health.is_ready() && health.is_alive(Instant::now()));
     }
 }

@@ -4,7 +4,7 @@
 //! An empty patch makes the API server store a resource in the current storage version. When all
 //! resources are patched, v1alpha1 is removed from `status.storedVersions` of the CRD. The migration
 //! keeps no progress: after an interruption it starts again, and patching a migrated resource again
-//! changes nothing.
+//! changes nothing. A resource that the API server rejects does not stop the migration of the others.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -39,17 +39,25 @@ pub enum MigrationError {
     /// The resources could not be listed.
     #[error("failed to list the resources; check that the conversion webhook is running")]
     List(#[source] Box<kube::Error>),
-    /// A resource could not be patched.
-    #[error("failed to patch {namespace}/{name}")]
-    Resource {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// The error of the API server.
-        #[source]
-        error: Box<kube::Error>,
-    },
+    /// Some resources could not be patched; all others were.
+    #[error("failed to patch {}", list(.0))]
+    Resources(Vec<RejectedResource>),
+}
+
+/// A resource that could not be patched.
+#[derive(Debug)]
+pub struct RejectedResource {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The error of the API server.
+    pub error: Box<kube::Error>,
+}
+
+fn list(rejected: &[RejectedResource]) -> String {
+    let line = |one: &RejectedResource| format!("{}/{}: {}", one.namespace, one.name, one.error);
+    rejected.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The result of a migration.
@@ -131,24 +139,27 @@ async fn rewrite_all(client: &Client) -> Result<usize, MigrationError> {
 async fn rewrite_pages(client: &Client) -> Result<usize, MigrationError> {
     let everywhere = Api::<WatchedResource>::all(client.clone());
     let mut page = ListParams::default().limit(PAGE_SIZE);
-    let mut count = 0;
+    let (mut count, mut rejected) = (0, Vec::new());
     loop {
         let listed = everywhere
             .list(&page)
             .await
             .map_err(|error| MigrationError::List(Box::new(error)))?;
         for one in &listed.items {
-            rewrite(client, one).await?;
-            count += 1;
+            match rewrite(client, one).await {
+                Ok(()) => count += 1,
+                Err(error) => rejected.push(error),
+            }
         }
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok(count),
+            None if rejected.is_empty() => return Ok(count),
+            None => return Err(MigrationError::Resources(rejected)),
         }
     }
 }
 
-async fn rewrite(client: &Client, object: &WatchedResource) -> Result<(), MigrationError> {
+async fn rewrite(client: &Client, object: &WatchedResource) -> Result<(), RejectedResource> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let api = Api::<WatchedResource>::namespaced(client.clone(), &namespace);
     // The resource version makes the patch fail if the resource changed meanwhile.
@@ -158,7 +169,7 @@ async fn rewrite(client: &Client, object: &WatchedResource) -> Result<(), Migrat
         Ok(_) => Ok(()),
         // A write in between stored the resource in the new version; a deleted one needs nothing.
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
-        Err(error) => Err(MigrationError::Resource {
+        Err(error) => Err(RejectedResource {
             namespace,
             name,
             error: Box::new(error),

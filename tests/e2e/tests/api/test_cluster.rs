@@ -24,8 +24,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 /// The namespace of the webhooks' certificate.
 pub(crate) const SECRET_NAMESPACE: &str = "default";
 
-/// Resources of llama-stack-k8s-operator in every cluster, as (namespace, name). The namespaces sort before
-/// those of other tests, because a migration lists them in this order and stops at the first error.
+/// Resources of llama-stack-k8s-operator in every cluster, as (namespace, name).
 pub(crate) const LEGACY: [(&str, &str); 3] = [
     ("a-legacy-1", "first"),
     ("a-legacy-1", "second"),

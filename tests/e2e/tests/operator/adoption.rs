@@ -11,6 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
 use serde_json::json;
 
+use crate::outages::exclusive_testbed;
 use crate::upstream::{UpstreamSnapshot, snapshot};
 use llsd_e2e::{Operator, TestEnv, condition};
 
@@ -147,10 +148,14 @@ async fn adopt_with_metadata(metadata: serde_json::Value, prefix: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_changed_while_upstream_runs_and_the_status_says_so() {
-    let env = TestEnv::new("adopt-blocked").await;
+async fn nothing_is_changed_while_upstream_runs_in_any_namespace_and_the_status_says_so() {
+    // The Lease would stop the operators of all other tests.
+    let (testbed, _guard) = exclusive_testbed().await;
+    let env = TestEnv::on(testbed, "adopt-blocked").await;
     let name = snapshot!("minimal").recreate(&env).await;
-    let leases: Api<Lease> = env.api();
+    // The operator serves only one namespace, and upstream runs in another one.
+    let elsewhere = testbed.namespace("upstream").await.unwrap();
+    let leases: Api<Lease> = elsewhere.api(&env.client);
     let lease = json!({
         "metadata": {"name": "54e06e98.llamastack.io"},
         "spec": {"holderIdentity": "upstream_1", "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now())},

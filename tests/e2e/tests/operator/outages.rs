@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// The control plane, locked for one test.
-async fn exclusive_testbed() -> (&'static Testbed, MutexGuard<'static, ()>) {
+pub(crate) async fn exclusive_testbed() -> (&'static Testbed, MutexGuard<'static, ()>) {
     static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
     static LOCK: Mutex<()> = Mutex::const_new(());
     let guard = LOCK.lock().await;

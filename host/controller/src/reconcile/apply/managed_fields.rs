@@ -8,7 +8,7 @@ use kube::api::ObjectMeta;
 use llsd_api::labels;
 use serde_json::{Map, Value, json};
 
-use crate::cache::{is_apply_of_another_manager, is_created_by_upstream};
+use crate::cache::is_written_by_upstream;
 
 const APPLY: &str = "Apply";
 
@@ -19,10 +19,7 @@ pub(super) fn adopted_fields(
     resource: &str,
 ) -> Option<Vec<ManagedFieldsEntry>> {
     let entries = metadata.managed_fields.as_deref()?;
-    let is_upstream = |entry: &ManagedFieldsEntry| {
-        is_created_by_upstream(entry)
-            || (is_apply_of_another_manager(entry) && entry.manager.as_deref() == Some(resource))
-    };
+    let is_upstream = |entry: &ManagedFieldsEntry| is_written_by_upstream(entry, Some(resource));
     let upstream = entries.iter().find(|entry| is_upstream(entry))?;
     let (merged, mut kept): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(|entry| {
         // Field sets of different API versions cannot be merged.
@@ -112,7 +109,8 @@ mod tests {
 
     #[test]
     fn both_entries_of_upstream_become_ours_and_those_of_the_cluster_stay() {
-        let spec = |field: &str| json!({"f:spec": {field: {}}});
+        let labels = json!({"f:labels": {"f:app.kubernetes.io/managed-by": {}}});
+        let spec = |field: &str| json!({"f:metadata": labels, "f:spec": {field: {}}});
         let metadata = metadata(vec![
             entry("demo", "Apply", "", spec("f:a")),
             entry("manager", "Update", "", spec("f:b")),
@@ -129,13 +127,16 @@ mod tests {
             ]
         );
         let FieldsV1(fields) = adopted[2].fields_v1.as_ref().expect("fields");
-        assert_eq!(*fields, json!({"f:spec": {"f:a": {}, "f:b": {}}}));
+        let spec = json!({"f:a": {}, "f:b": {}});
+        assert_eq!(*fields, json!({"f:metadata": labels, "f:spec": spec}));
     }
 
     #[test]
     fn the_fields_of_another_manager_are_not_adopted() {
         let metadata = metadata(vec![
             entry("argocd", "Apply", "", json!({})),
+            // A controller of someone else, built with the same tools as upstream.
+            entry("manager", "Update", "", json!({"f:spec": {"f:paused": {}}})),
             entry("llsd", "Apply", "", json!({})),
         ]);
         assert_eq!(adopted_fields(&metadata, "demo"), None);
