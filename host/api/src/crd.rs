@@ -85,7 +85,10 @@ fn distribution(conversion: Option<&Webhook>) -> Value {
             remove_rust_artifacts(schema);
             add_v1alpha1_rules(schema);
         }
+        // Without a status, kstatus calls a resource current. This one was observed by nobody.
+        schema["properties"]["status"]["default"] = json!({ "observedGeneration": -1 });
     }
+    keep_on_uninstall(&mut crd);
     if let Some(webhook) = conversion {
         crd["spec"]["conversion"] = webhook_conversion(webhook);
     }
@@ -122,7 +125,14 @@ fn schema_plugin() -> Value {
             "fieldPath": ".threshold",
         },
     ]);
+    keep_on_uninstall(&mut crd);
     crd
+}
+
+/// Deleting a CustomResourceDefinition deletes every resource, so Helm must not do it when it uninstalls
+/// the operator.
+fn keep_on_uninstall(crd: &mut Value) {
+    crd["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
 }
 
 fn webhook_conversion(webhook: &Webhook) -> Value {

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
-use llsd_install::{Objects, chart, chart_in, kustomization};
-use llsd_testbed::Testbed;
+use llsd_install::{Objects, chart, chart_in, kustomization, program};
+use llsd_testbed::{Invocation, Testbed};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "llsd-system";
@@ -245,4 +245,28 @@ async fn alerts_and_dashboard_query_only_metrics_that_the_operations_guide_lists
         }
     }
     assert!(queried > 8);
+}
+
+#[tokio::test]
+async fn the_first_sample_works_with_the_settings_of_the_air_gap_overlay() {
+    let checkout = llsd_install::checkout();
+    let render = Invocation::new(&program("LLSD_BIN").unwrap())
+        .args(["render", "--filename"])
+        .arg(checkout.join("samples/minimal.yaml"))
+        .arg("--settings")
+        .arg(checkout.join("deploy/kustomize/overlays/air-gap/settings.yaml"));
+    let rendered = render.run().await.unwrap().success().unwrap();
+    assert!(rendered.contains("providers:"), "{rendered}");
+}
+
+#[tokio::test]
+async fn the_argo_cd_settings_contain_the_health_check() {
+    let folder = llsd_install::checkout().join("deploy/argocd");
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let settings = llsd_install::parse(&read("argocd-cm.yaml")).unwrap();
+    let key = "resource.customizations.health.llamastack.io_LlamaStackDistribution";
+    assert_eq!(
+        settings["ConfigMap argocd/argocd-cm"]["data"][key],
+        json!(read("health.lua"))
+    );
 }

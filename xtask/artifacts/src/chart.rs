@@ -14,7 +14,7 @@ const SOURCE: &str = "deploy/kustomize";
 const CHART: &str = "deploy/helm/llsd/files";
 
 /// Path in [`SOURCE`], path in [`CHART`].
-const COPIES: [(&str, &str); 17] = [
+const COPIES: [(&str, &str); 18] = [
     (
         "crd/llamastack.io_llamastackdistributions.yaml",
         "crd/llamastackdistributions.yaml",
@@ -26,6 +26,7 @@ const COPIES: [(&str, &str); 17] = [
     ("base/conversion.yaml", "conversion.yaml"),
     ("policy/policy.yaml", "policy/policy.yaml"),
     ("policy/binding.yaml", "policy/binding.yaml"),
+    ("policy/definitions.yaml", "policy/definitions.yaml"),
     (
         "webhook/validatingwebhookconfiguration.yaml",
         "webhook.yaml",

@@ -122,7 +122,7 @@ fn every_field_of_our_types_has_bounds_and_a_description() {
 }
 
 #[test]
-fn only_v1alpha1_has_defaults_and_they_are_those_of_upstream() {
+fn only_the_spec_of_v1alpha1_has_defaults_and_they_are_those_of_upstream() {
     let mut found = Vec::new();
     for (name, schema) in schemas() {
         walk(&schema, &name, false, &mut |node, path, _| {
@@ -132,9 +132,20 @@ fn only_v1alpha1_has_defaults_and_they_are_those_of_upstream() {
         });
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
+    let (of_status, of_spec): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|(path, _)| path.ends_with(".status"));
+    let unobserved = json!({"observedGeneration": -1});
+    assert_eq!(
+        of_status,
+        ["v1alpha1", "v1alpha2"].map(|version| {
+            let path = format!("LlamaStackDistribution/{version}.status");
+            (path, unobserved.clone())
+        })
+    );
     let prefix = "LlamaStackDistribution/v1alpha1.spec";
     assert_eq!(
-        found,
+        of_spec,
         [
             (format!("{prefix}.network.exposeRoute"), json!(false)),
             (format!("{prefix}.replicas"), json!(1)),
