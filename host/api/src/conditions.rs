@@ -2,6 +2,13 @@
 
 /// Types of the conditions of a `LlamaStackDistribution`.
 pub mod condition {
+    /// The current spec is applied and its pods are available. With `RECONCILING` and `STALLED` the
+    /// conventions of kstatus, which Helm, Flux and Argo CD wait for.
+    pub const READY: &str = "Ready";
+    /// The operator still works on the current spec. Absent otherwise.
+    pub const RECONCILING: &str = "Reconciling";
+    /// Someone must act before the current spec can be applied or its pods run. Absent otherwise.
+    pub const STALLED: &str = "Stalled";
     /// A configuration was generated for the current spec.
     pub const CONFIG_GENERATED: &str = "ConfigGenerated";
     /// Every secret reference resolves to a key.
@@ -12,10 +19,12 @@ pub mod condition {
     pub const AVAILABLE: &str = "Available";
     /// The Deployment is ready. The same condition as in v1alpha1.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
-    /// The health check of the server passes.
+    /// The server answers now.
     pub const HEALTH_CHECK: &str = "HealthCheck";
     /// The server responds to the operator's queries.
     pub const SERVER_ANSWERS: &str = "ServerAnswers";
+    /// No provider of the server reports an error.
+    pub const PROVIDERS_HEALTHY: &str = "ProvidersHealthy";
     /// The release that the server reports reads the dialect of its configuration.
     pub const RELEASE_MATCHES: &str = "ReleaseMatches";
     /// The volume is bound.
@@ -52,6 +61,18 @@ pub mod plugin_condition {
 
 /// Reasons of conditions.
 pub mod reason {
+    /// The current spec is applied and its pods are available.
+    pub const READY: &str = "Ready";
+    /// A step failed for a reason that may pass; the operator tries again.
+    pub const RETRYING: &str = "Retrying";
+    /// The rollout made no progress within its deadline.
+    pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+    /// The API server rejects the pods, for example because of a quota; the message is its own.
+    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+    /// Every provider that reports its health is healthy.
+    pub const PROVIDERS_HEALTHY: &str = "ProvidersHealthy";
+    /// A provider reports an error; the message names it.
+    pub const PROVIDER_UNHEALTHY: &str = "ProviderUnhealthy";
     /// The configuration is generated.
     pub const CONFIG_GENERATION_SUCCEEDED: &str = "ConfigGenerationSucceeded";
     /// Generating the configuration failed; the message has the reason.
@@ -96,6 +117,8 @@ pub mod reason {
     pub const STORAGE_READY: &str = "StorageReady";
     /// The volume is not bound.
     pub const STORAGE_FAILED: &str = "StorageFailed";
+    /// The volume has another size than the resource asks for.
+    pub const STORAGE_RESIZE_FAILED: &str = "StorageResizeFailed";
     /// The Service exists.
     pub const SERVICE_READY: &str = "ServiceReady";
     /// The Service does not exist.

@@ -36,6 +36,11 @@ pub use status::{
     shortname = "llsd",
     namespaced,
     status = "DistributionStatus",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
     derive = "PartialEq",
     derive = "Default",
     doc = "A LlamaStack server. v1alpha2 has more fields; both versions show the same resource.",

@@ -31,7 +31,7 @@ pub use status::{
 pub use storage::{
     KvKind, KvStorage, SecretKey, SecretReference, SqlKind, SqlStorage, StateStorage,
 };
-pub use workload::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
+pub use workload::{Autoscaling, DisruptionBudget, LivenessProbe, Overrides, Volume, Workload};
 
 /// Desired state of a LlamaStack server: distribution, providers, models, networking and workload.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +45,11 @@ pub use workload::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
     shortname = "llsd",
     namespaced,
     status = "DistributionStatus",
+    scale(
+        spec_replicas_path = ".spec.workload.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
     derive = "PartialEq",
     derive = "Default",
     doc = "A LlamaStack server: a distribution, the providers and models added to it, and its workload.",

@@ -22,7 +22,7 @@ pub(crate) use leader_election::LeaderElection;
 pub use metrics::Metrics;
 pub(crate) use metrics_server::serve_metrics;
 pub(crate) use probes::serve_probes;
-pub use storage_migration::{Migration, MigrationError, migrate_storage};
+pub use storage_migration::{Migration, MigrationError, RejectedResource, migrate_storage};
 
 /// Why a server of the operator stopped.
 #[derive(Debug, thiserror::Error)]

@@ -42,6 +42,8 @@ pub use derived_secret::DerivedValues;
 pub(crate) use environment::{CA_VARIABLE, OPERATOR_VARIABLES};
 pub use exposure::exposed_url;
 pub use external_providers::init_container_name;
+pub use metadata::pod_selector;
+pub use quantity::is_less as is_smaller_quantity;
 pub use role_binding::ANY_UID;
 pub use service::{SUFFIX as SERVICE_SUFFIX, service_url};
 pub use volume_claim::SUFFIX as VOLUME_CLAIM_SUFFIX;
@@ -183,7 +185,7 @@ pub fn build_objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Diagnostics> 
 /// The objects that the pods need, and the NetworkPolicy.
 fn before_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
     let &ObjectInputs { checked, owner, .. } = inputs;
-    let (once, converge) = (Write::Once, Write::Converge);
+    let (once, grow, converge) = (Write::Once, Write::Grow, Write::Converge);
     let (essential, optional) = (Need::Essential, Need::Optional);
     let account = ServiceAccount {
         metadata: metadata(owner, SERVICE_ACCOUNT_SUFFIX),
@@ -199,7 +201,7 @@ fn before_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
         derived_secret::secret(inputs)
             .map(|one| Child::new(Kind::Secret, converge, essential, &one)),
         volume_claim::claim(checked, owner)
-            .map(|one| Child::new(Kind::PersistentVolumeClaim, once, essential, &one)),
+            .map(|one| Child::new(Kind::PersistentVolumeClaim, grow, essential, &one)),
         Some(Child::new(
             Kind::ServiceAccount,
             converge,

@@ -55,6 +55,8 @@ fn references(checked: &Checked) -> Vec<ObjectReference> {
         .into_iter()
         .map(|reference| secret(&reference.secret, reference.path.clone()))
         .collect();
+    let of_overrides = checked.workload.override_references().into_iter();
+    references.extend(of_overrides.map(|one| secret(&one.secret, one.path)));
     match &checked.config_source {
         ConfigSource::Override {
             config_map: name,
@@ -74,6 +76,11 @@ fn references(checked: &Checked) -> Vec<ObjectReference> {
     let networking = &checked.networking;
     if let Some(name) = &networking.tls_secret {
         references.push(secret(name, field(&["networking", "tls", "secretName"])));
+    }
+    let exposed = networking.expose.as_ref();
+    if let Some(name) = exposed.and_then(|expose| expose.tls_secret_name.as_ref()) {
+        let field = field(&["networking", "expose", "tlsSecretName"]);
+        references.push(secret(name, field));
     }
     if let Some(bundle) = &networking.ca_bundle
         && bundle
@@ -167,6 +174,25 @@ mod tests {
                 "ConfigMap base at spec.distribution.baseConfig.configMapName",
                 "Secret tls at spec.networking.tls.secretName",
                 "ConfigMap ca at spec.networking.tls.caBundle.configMapName",
+            ]
+        );
+    }
+
+    #[test]
+    fn secrets_of_variables_and_of_the_ingress_are_checked_unless_they_are_optional() {
+        let variable = |name: &str, optional: bool| {
+            let source = json!({"name": name, "key": "k", "optional": optional});
+            json!({"name": name.to_uppercase(), "valueFrom": {"secretKeyRef": source}})
+        };
+        assert_eq!(
+            named(json!({
+                "distribution": {"name": "starter"},
+                "networking": {"expose": {"hostname": "a.example.com", "tlsSecretName": "ingress"}},
+                "workload": {"overrides": {"env": [variable("a", false), variable("b", true)]}},
+            })),
+            [
+                "Secret a at spec.workload.overrides.env[0].valueFrom.secretKeyRef",
+                "Secret ingress at spec.networking.expose.tlsSecretName",
             ]
         );
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
+mod health;
 mod objects;
 mod operator;
 mod operator_process;
@@ -13,6 +14,7 @@ mod test_env;
 mod test_registry;
 mod webhooks;
 
+pub use health::{argocd_health, kstatus};
 pub use operator::{Operator, host, plugins, registries};
 pub use operator_process::OperatorProcess;
 pub use permissions::{Permission, granted};

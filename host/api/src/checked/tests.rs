@@ -122,7 +122,13 @@ externalProviders:
 #[test]
 fn the_complete_example_of_the_specification_is_valid() {
     let checked = checked(FULL);
-    assert_eq!(checked.warnings, []);
+    // Its autoscaler may start several pods, which share one volume.
+    let warned: Vec<_> = checked
+        .warnings
+        .iter()
+        .map(|one| one.field.as_str())
+        .collect();
+    assert_eq!(warned, ["spec.workload.storage"]);
     assert_eq!(
         checked.config_source,
         ConfigSource::Generated { base: None }
@@ -338,6 +344,26 @@ fn disabled_has_precedence_over_providers_with_a_warning() {
             .collect::<Vec<_>>(),
         ["a"]
     );
+}
+
+#[test]
+fn a_volume_that_several_pods_would_share_gets_a_warning() {
+    let fields = |workload: &str| {
+        let report = check_document(document(&format!(
+            "{{distribution: {{name: s}}, workload: {workload}}}"
+        )));
+        let fields = report.warnings.iter().map(|one| one.field.to_string());
+        fields.collect::<Vec<_>>()
+    };
+    let shared = ["spec.workload.storage"];
+    assert_eq!(fields("{storage: {}, replicas: 2}"), shared);
+    assert_eq!(
+        fields("{storage: {}, autoscaling: {maxReplicas: 3}}"),
+        shared
+    );
+    assert_eq!(fields("{storage: {}, replicas: 1}"), [""; 0]);
+    assert_eq!(fields("{storage: {}}"), [""; 0]);
+    assert_eq!(fields("{replicas: 2}"), [""; 0]);
 }
 
 #[test]

@@ -6,12 +6,13 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::secrets::Reference;
 use super::untyped;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
 use crate::names;
 use crate::rules;
-use crate::v1alpha2::{Autoscaling, DisruptionBudget, Overrides, Volume, Workload};
+use crate::v1alpha2::{Autoscaling, DisruptionBudget, LivenessProbe, Overrides, Volume, Workload};
 
 /// Default size of a volume.
 pub(super) const DEFAULT_VOLUME_SIZE: &str = "10Gi";
@@ -31,6 +32,8 @@ pub struct CheckedWorkload {
     pub autoscaling: Option<CheckedAutoscaling>,
     /// The persistent volume.
     pub volume: Option<CheckedVolume>,
+    /// Restarts pods whose server stops answering.
+    pub liveness_probe: Option<LivenessProbe>,
     /// The PodDisruptionBudget.
     pub disruption_budget: Option<CheckedBudget>,
     /// How pods are spread over nodes and zones.
@@ -43,6 +46,12 @@ impl CheckedWorkload {
     /// Number of pods without an autoscaler.
     pub fn replicas(&self) -> i32 {
         self.requested_replicas.unwrap_or(1)
+    }
+
+    /// The Secret keys that environment variables of the overrides need. A key that is optional is
+    /// not needed.
+    pub fn override_references(&self) -> Vec<Reference> {
+        overrides::secret_references(&self.overrides)
     }
 }
 
@@ -85,6 +94,7 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
         resources,
         autoscaling,
         storage,
+        liveness_probe,
         pod_disruption_budget,
         topology_spread_constraints,
         overrides,
@@ -96,6 +106,9 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
     if let Some(overrides) = overrides {
         overrides::check_overrides(overrides, &path.field("overrides"), diagnostics);
     }
+    if storage.is_some() {
+        warn_about_shared_volume(workload, &path.field("storage"), diagnostics);
+    }
     CheckedWorkload {
         requested_replicas: *replicas,
         workers: workers.and_then(|workers| u16::try_from(workers).ok()),
@@ -106,11 +119,27 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
         volume: storage
             .as_ref()
             .map(|volume| check_volume(volume, &path.field("storage"), diagnostics)),
+        liveness_probe: *liveness_probe,
         disruption_budget: pod_disruption_budget.as_ref().and_then(|budget| {
             check_budget(budget, &path.field("podDisruptionBudget"), diagnostics)
         }),
         topology_spread_constraints: topology_spread_constraints.clone().unwrap_or_default(),
         overrides: overrides.clone().unwrap_or_default(),
+    }
+}
+
+/// Warns if several pods would share the volume, which only one node can attach at a time.
+fn warn_about_shared_volume(workload: &Workload, path: &FieldPath, diagnostics: &mut Collector) {
+    let scaled = workload.autoscaling.as_ref().map(|one| one.max_replicas);
+    let pods = scaled.or(workload.replicas).unwrap_or(1);
+    if pods > 1 {
+        diagnostics.warning(
+            path,
+            format!(
+                "up to {pods} pods share one ReadWriteOnce volume, which only one node can attach at a time, so that pods on other nodes do not start"
+            ),
+            "keep the data in a database (spec.storage) and remove the volume, or use one pod",
+        );
     }
 }
 

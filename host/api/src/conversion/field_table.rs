@@ -199,6 +199,9 @@ pub(super) const STATUS: &[&str] = &[
     "distributionConfig",
     "conditions",
     "availableReplicas",
+    "replicas",
+    "selector",
+    "observedGeneration",
     "serviceURL",
     "routeURL",
 ];

@@ -32,6 +32,12 @@ pub struct DistributionStatus {
     /// Number of pods that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
+    /// Number of pods, ready or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Label selector of the pods, for autoscalers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
     /// URL inside the cluster.
     #[serde(
         default,

@@ -12,7 +12,8 @@ use crate::schema;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workload {
-    /// Number of pods. Defaults to 1.
+    /// Number of pods. If absent, the operator starts one pod and leaves the number to others, such as
+    /// an autoscaler of your own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<i32>,
@@ -30,6 +31,10 @@ pub struct Workload {
     /// Persistent volume of the server. {} requests one with the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Volume>,
+    /// Restarts a pod whose server stops answering. {} uses the defaults. Absent: such a pod gets no
+    /// requests, but is not restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness_probe: Option<LivenessProbe>,
     /// PodDisruptionBudget. Set exactly one of its two fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<DisruptionBudget>,
@@ -40,6 +45,24 @@ pub struct Workload {
     /// Overrides of the pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
+}
+
+/// Restarts a pod whose server stops answering.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LivenessProbe {
+    /// Seconds between two probes. Defaults to 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub period_seconds: Option<i32>,
+    /// Seconds to wait for an answer. Defaults to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub timeout_seconds: Option<i32>,
+    /// Number of failed probes in a row after which the pod is restarted. Defaults to 6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub failure_threshold: Option<i32>,
 }
 
 /// Horizontal autoscaling by CPU and memory utilization.

@@ -31,6 +31,10 @@ const REGISTRY_TIMEOUT: Duration = Duration::from_secs(100);
 /// pods, and the operator watches those.
 const POLL_SECONDS: u64 = 300;
 
+/// Default of `--drain`. The endpoints of a Service follow the end of a pod within a few seconds, and
+/// the API server reuses connections.
+const DRAIN_SECONDS: u64 = 10;
+
 /// Arguments of `operator`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -64,6 +68,10 @@ pub(crate) struct Arguments {
     /// them. Default: 300, or 0 with --dev, because Services are not reachable from outside the cluster
     #[arg(long, value_name = "SECONDS")]
     poll_servers: Option<u64>,
+    /// How long webhooks are still served after a signal to stop, while the API server learns that this
+    /// replica is not ready any more. Default: 10, or 0 with --dev
+    #[arg(long, value_name = "SECONDS")]
+    drain: Option<u64>,
     /// Write the log as JSON
     #[arg(long)]
     log_json: bool,
@@ -132,8 +140,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let webhook = webhooks.as_ref().map(|server| server.webhook().clone());
         let webhooks = webhooks.map(|server| {
             let (stop, stopped) = (stop.clone(), until(stopped.clone()));
+            let drain = drain(arguments);
+            let drained = async move {
+                stopped.await;
+                tokio::time::sleep(drain).await;
+            };
             tokio::spawn(async move {
-                let outcome = server.run(stopped).await;
+                let outcome = server.run(drained).await;
                 // Without webhooks the operator must not continue: stop it, so that the pod restarts.
                 stop.send_replace(true);
                 outcome
@@ -188,6 +201,12 @@ fn polling(arguments: &Arguments) -> Option<Polling> {
         interval: Duration::from_secs(seconds),
         connect_to: None,
     })
+}
+
+/// How long webhooks are served after a signal to stop.
+fn drain(arguments: &Arguments) -> Duration {
+    let default = if arguments.dev { 0 } else { DRAIN_SECONDS };
+    Duration::from_secs(arguments.drain.unwrap_or(default))
 }
 
 /// Completes when the operator must stop.

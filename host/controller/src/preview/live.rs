@@ -28,6 +28,7 @@ impl LiveObjects<'_> {
         let live = self.get(desired.kind, &desired.name).await?;
         let after = match &live {
             Some(live) if desired.write == Write::Once => displayed(live),
+            Some(live) if desired.write == Write::Grow => displayed(&apply::grown(live, &desired)),
             // An object of someone else is not changed.
             Some(live)
                 if apply::preserve(live, &mut desired, self.owner, self.requested).is_err() =>

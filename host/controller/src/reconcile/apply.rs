@@ -17,6 +17,7 @@ mod contains;
 mod managed_fields;
 mod object_sync;
 mod prune;
+mod volume_claim;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use serde_json::Value;
 use crate::cache::{ClusterCache, PrioritySemaphore, mounted_config_maps};
 pub(crate) use adoption::Requested;
 use object_sync::ObjectSync;
-pub(crate) use object_sync::{is_ours, preserve};
+pub(crate) use object_sync::{belongs_to, is_ours, preserve};
+pub(crate) use volume_claim::grown;
 
 /// Why an object was not written.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,8 @@ pub(crate) struct Written {
     pub(crate) exposure: Option<Arc<DynamicObject>>,
     /// Why optional objects could not be written.
     pub(crate) optional_failures: Vec<Error>,
+    /// Why the volume claim has another size than the resource asks for.
+    pub(crate) claim_problem: Option<String>,
 }
 
 /// What it takes to write the objects of one resource.
@@ -79,6 +83,8 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
         retired,
     } = desired;
     let config_map = generated_config_map(&before);
+    let is_claim = |child: &Child| child.kind == Kind::PersistentVolumeClaim;
+    let claim = before.iter().find(|child| is_claim(child)).cloned();
     let mut optional_failures = Vec::new();
     let before = compare(target, before, &mut optional_failures)?;
     let deployment = ObjectSync::compare(target, deployment)?;
@@ -96,19 +102,25 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     write(target, before, &mut optional_failures).await?;
     let deployment = deployment.write(target).await?;
     let exposure = write(target, after, &mut optional_failures).await?;
+    let claim_problem = match claim {
+        Some(claim) => volume_claim::grow(target, &claim).await,
+        None => None,
+    };
     let is_rolled_out = is_rolled_out(&deployment);
     // Pods of llama-stack-k8s-operator that were adopted run as the user that its RoleBinding allows.
     let is_needed = |kind: Kind| match kind {
         Kind::RoleBinding => !is_rolled_out || adoption::is_template_kept(&deployment),
         kind => !is_rolled_out && kind.is_read_by_pods(),
     };
+    let unused = if is_observed(&deployment) {
+        unused_config_maps(target, config_map.as_deref())
+    } else {
+        Vec::new()
+    };
     let retired = retired
         .into_iter()
         .filter(|one| !is_needed(one.kind))
-        .chain(unused_config_maps(
-            target,
-            config_map.filter(|_| is_rolled_out),
-        ));
+        .chain(unused);
     for one in retired {
         if let Err(error) = delete(target, &one).await {
             optional_failures.push(error);
@@ -117,6 +129,7 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     Ok(Some(Written {
         exposure,
         optional_failures,
+        claim_problem,
     }))
 }
 
@@ -179,7 +192,7 @@ async fn delete(target: Target<'_>, retired: &Retired) -> Result<(), Error> {
     let Some(found) = target.cache.child(kind, namespace, name) else {
         return Ok(());
     };
-    if !is_ours(&found, target.owner) {
+    if !belongs_to(&found, target.owner) {
         return Ok(());
     }
     object_sync::delete(target, kind, name, found.uid()).await?;
@@ -197,11 +210,10 @@ fn generated_config_map(before: &[Child]) -> Option<String> {
     Some(before.iter().find(is_generated)?.name.clone())
 }
 
-/// Generated ConfigMaps that no pod uses any more; none until `current` is rolled out.
-fn unused_config_maps(target: Target<'_>, current: Option<String>) -> Vec<Retired> {
-    let Some(current) = current else {
-        return Vec::new();
-    };
+/// Generated ConfigMaps that no pod uses any more. Pods of older templates may still run during a
+/// rollout, also during one that is stuck; their ReplicaSets tell which ConfigMaps they mount. `None`:
+/// the resource has no generated configuration any more.
+fn unused_config_maps(target: Target<'_>, current: Option<&str>) -> Vec<Retired> {
     let Owner {
         namespace, name, ..
     } = target.owner;
@@ -226,15 +238,20 @@ fn unused_config_maps(target: Target<'_>, current: Option<String>) -> Vec<Retire
         kind: Kind::ConfigMap,
         name,
     };
-    prune::unused(&maps, &current, &mounted)
+    prune::unused(&maps, current, &mounted)
         .into_iter()
         .map(retire)
         .collect()
 }
 
+/// Whether the Deployment controller has seen the current template. Before, it may still create pods of
+/// an older one.
+fn is_observed(deployment: &DynamicObject) -> bool {
+    deployment.data["status"]["observedGeneration"].as_i64() >= deployment.metadata.generation
+}
+
 /// Whether every pod has the current template.
 fn is_rolled_out(deployment: &DynamicObject) -> bool {
     let status = &deployment.data["status"];
-    status["observedGeneration"].as_i64() >= deployment.metadata.generation
-        && status["replicas"] == status["updatedReplicas"]
+    is_observed(deployment) && status["replicas"] == status["updatedReplicas"]
 }

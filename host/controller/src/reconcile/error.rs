@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use llsd_api::conditions::reason;
 use llsd_api::{Diagnostics, Severity};
 use llsd_render::GenerateError;
 
@@ -65,6 +66,33 @@ impl Error {
     /// because not everything that could help is watched.
     pub(crate) fn needs_user_action(&self) -> bool {
         self.waits_for_change() || matches!(self, Self::Apply(error) if error.is_rejection())
+    }
+
+    /// The reason of the conditions that report the error.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) | Self::Rejected(_) => reason::CONFIG_GENERATION_FAILED,
+            Self::UpstreamRunning(_) => reason::OTHER_OPERATOR_RUNNING,
+            Self::Gather(error) => error.reason(),
+            Self::Generate(error) => error.reason(),
+            Self::ResolveSecrets(error) => error.reason(),
+            Self::Apply(_) | Self::Deadline(_) | Self::Report(_) => {
+                reason::DEPLOYMENT_UPDATE_FAILED
+            }
+        }
+    }
+
+    /// What went wrong, without the name of the step.
+    pub(super) fn details(&self) -> String {
+        match self {
+            Self::Unreadable(_) | Self::UpstreamRunning(_) | Self::Deadline(_) => self.to_string(),
+            Self::Rejected(diagnostics) => diagnostics.to_string(),
+            Self::Gather(error) => error.to_string(),
+            Self::Generate(error) => error.to_string(),
+            Self::ResolveSecrets(error) => error.to_string(),
+            Self::Apply(error) => error.to_string(),
+            Self::Report(error) => error.to_string(),
+        }
     }
 
     /// The value of the metric label `outcome`.

@@ -13,6 +13,7 @@ mod rollout;
 mod server;
 mod status;
 mod step_conditions;
+mod summary;
 mod transitions;
 mod workload;
 
@@ -69,6 +70,12 @@ impl Applied {
         })
     }
 
+    /// The Secret with the certificate of the Ingress or Route.
+    fn exposure_secret(&self) -> Option<&str> {
+        let expose = self.checked.networking.expose.as_ref()?;
+        expose.tls_secret_name.as_deref()
+    }
+
     /// Whether every object, also every optional one, was written.
     pub(crate) fn is_complete(&self) -> bool {
         self.written.optional_failures.is_empty()
@@ -82,7 +89,8 @@ pub(crate) async fn report(
     owner: &Owner,
     outcome: &Result<Applied, Error>,
 ) -> Result<(), Error> {
-    let observed = Observed::read(&ctx.cache, owner);
+    let exposure_secret = outcome.as_ref().ok().and_then(Applied::exposure_secret);
+    let observed = Observed::read(&ctx.cache, owner, exposure_secret);
     let (old, version) = ctx.statuses.newest(cr);
     let now = Timestamp::now();
     // Kubernetes stores whole seconds. With a fraction, the status would never equal the stored one.

@@ -152,7 +152,7 @@ impl Resolution {
         let line = format!("{name}/{key} {}\n", fingerprint.hash);
         self.hashes.push_str(&line);
         match &required.usage {
-            Usage::File => Ok(()),
+            Usage::AsIs => Ok(()),
             Usage::Whole { read_as } => check_type(*read_as, fingerprint.converted_type),
             Usage::Part {
                 variable,

@@ -101,6 +101,9 @@ impl Kind {
 pub enum Write {
     /// Only if it does not exist, because it is immutable or never changes.
     Once,
+    /// If it does not exist. Later only its requested storage grows; everything else of a volume claim
+    /// is immutable.
+    Grow,
     /// Whenever it differs from the desired state.
     Converge,
 }

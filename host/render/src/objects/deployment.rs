@@ -25,10 +25,11 @@ const CA_BUNDLE_DIGEST: &str = "configmap.hash/ca-bundle";
 
 pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
     let &ObjectInputs { checked, owner, .. } = inputs;
-    // With an autoscaler, `replicas` must not be set: the autoscaler changes it.
+    // With an autoscaler, ours or one that the resource does not know, `replicas` must not be set: the
+    // autoscaler changes it. The API server starts a new Deployment with one pod.
     let replicas = match &checked.workload.autoscaling {
         Some(_) => None,
-        None => Some(checked.workload.replicas()),
+        None => checked.workload.requested_replicas,
     };
     Deployment {
         metadata: metadata(owner, ""),

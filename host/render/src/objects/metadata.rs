@@ -38,6 +38,15 @@ pub(super) fn selector(owner: &Owner) -> BTreeMap<String, String> {
     ])
 }
 
+/// The same as the text of a label selector, such as `app=llama-stack,…`.
+pub fn pod_selector(owner: &Owner) -> String {
+    let labels = selector(owner).into_iter();
+    let terms: Vec<String> = labels
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    terms.join(",")
+}
+
 pub(super) fn string_map<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> BTreeMap<String, String> {

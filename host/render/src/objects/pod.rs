@@ -1,4 +1,4 @@
-//! The pod: its server container, its startup probe and how it ends.
+//! The pod: its server container, its probes and how it ends.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, HTTPGetAction, Lifecycle, LifecycleHandler, PodSpec, Probe,
@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::Checked;
+use llsd_api::v1alpha2::LivenessProbe;
 
 use super::{
     ConfigPlan, ObjectInputs, SERVICE_ACCOUNT_SUFFIX, environment, external_providers, quantity,
@@ -82,6 +83,8 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         lifecycle: lifecycle(checked),
         termination_message_policy: Some(TERMINATION_MESSAGE_POLICY.to_owned()),
         security_context: Some(security::server_context(inputs)),
+        readiness_probe: Some(readiness_probe(inputs)),
+        liveness_probe: liveness_probe(inputs),
         volume_mounts: Some(volumes::mounts(inputs)),
         ..Container::default()
     }
@@ -123,6 +126,44 @@ fn lifecycle(checked: &Checked) -> Option<Lifecycle> {
 }
 
 fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
+    Probe {
+        period_seconds: Some(PROBE_PERIOD_SECONDS),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(STARTUP_SECONDS / PROBE_PERIOD_SECONDS),
+        success_threshold: Some(1),
+        ..health_request(inputs)
+    }
+}
+
+/// Takes a pod out of the Service after half a minute without an answer, and back after one answer.
+fn readiness_probe(inputs: &ObjectInputs<'_>) -> Probe {
+    Probe {
+        period_seconds: Some(10),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(3),
+        success_threshold: Some(1),
+        ..health_request(inputs)
+    }
+}
+
+/// Restarts the server after two minutes without an answer, by default. Only on request: a server that
+/// is busy with a long request may not answer either, and a restart would lose that request.
+fn liveness_probe(inputs: &ObjectInputs<'_>) -> Option<Probe> {
+    let LivenessProbe {
+        period_seconds,
+        timeout_seconds,
+        failure_threshold,
+    } = inputs.checked.workload.liveness_probe?;
+    Some(Probe {
+        period_seconds: Some(period_seconds.unwrap_or(20)),
+        timeout_seconds: Some(timeout_seconds.unwrap_or(10)),
+        failure_threshold: Some(failure_threshold.unwrap_or(6)),
+        success_threshold: Some(1),
+        ..health_request(inputs)
+    })
+}
+
+fn health_request(inputs: &ObjectInputs<'_>) -> Probe {
     let networking = &inputs.checked.networking;
     Probe {
         http_get: Some(HTTPGetAction {
@@ -131,10 +172,6 @@ fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
             scheme: networking.tls_secret.is_some().then(|| "HTTPS".to_owned()),
             ..HTTPGetAction::default()
         }),
-        period_seconds: Some(PROBE_PERIOD_SECONDS),
-        timeout_seconds: Some(5),
-        failure_threshold: Some(STARTUP_SECONDS / PROBE_PERIOD_SECONDS),
-        success_threshold: Some(1),
         ..Probe::default()
     }
 }

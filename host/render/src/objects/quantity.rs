@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Whether one quantity is less than another. `false` if one of them is invalid.
-pub(super) fn is_less(one: &Quantity, other: &Quantity) -> bool {
+pub fn is_less(one: &Quantity, other: &Quantity) -> bool {
     match (nano_units(&one.0), nano_units(&other.0)) {
         (Some(one), Some(other)) => one < other,
         _ => false,

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
@@ -239,6 +239,60 @@ async fn warns_only_of_missing_secrets(testbed: &Testbed) {
     let output = dry_run(testbed, starter, "vllm").await;
     assert!(!output.stderr.contains(&missing), "{}", output.stderr);
     output.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_stops_is_not_ready_and_serves_webhooks_for_a_while() {
+    let testbed = Testbed::start(Release::Oldest).await.unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let free_address = || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().to_string()
+    };
+    let (probes, webhooks) = (free_address(), free_address());
+    let arguments = [
+        "--probes",
+        &probes,
+        "--webhook-listen",
+        &webhooks,
+        "--drain",
+        "8",
+    ];
+    let mut operator = DevOperator::start(&testbed, cache.path(), &arguments);
+    let client = reqwest::Client::builder()
+        .tls_danger_accept_invalid_certs(true)
+        .build()
+        .unwrap();
+    let get = async |url: String| client.get(url).send().await?.error_for_status();
+    until("the operator is ready", DEADLINE, || async {
+        get(format!("http://{probes}/readyz")).await?;
+        get(format!("https://{webhooks}/healthz")).await?;
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    let pid = operator.process.id().to_string();
+    let signal = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(signal.unwrap().success());
+    until("the operator is not ready", DEADLINE, || async {
+        ensure!(
+            get(format!("http://{probes}/readyz")).await.is_err(),
+            "ready"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // The API server still sends requests until it learns of that.
+    get(format!("https://{webhooks}/healthz")).await.unwrap();
+    until("the operator has stopped", DEADLINE, || {
+        let exited = operator.process.try_wait();
+        async { exited?.context("still running") }
+    })
+    .await
+    .unwrap();
+    assert!(get(format!("https://{webhooks}/healthz")).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

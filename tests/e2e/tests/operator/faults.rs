@@ -130,7 +130,9 @@ async fn changes_made_while_the_watches_were_disconnected_are_applied() {
 async fn changes_by_a_competing_controller_are_reverted_every_time() {
     const ATTEMPTS: usize = 10;
     let operator = Operator::start("competing").await;
-    for resource in [minimal(), named("stable")] {
+    let mut enforced = minimal();
+    enforced["spec"]["workload"] = json!({"replicas": 1});
+    for resource in [enforced, named("stable")] {
         operator.create(&resource).await;
     }
     let cr = operator.wait_until_ready("minimal").await;

@@ -163,7 +163,9 @@ async fn adding_a_label_to_a_ready_resource_causes_no_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manual_change_to_a_deployment_is_reverted() {
     let operator = Operator::start("drift").await;
-    operator.create(&minimal()).await;
+    let mut resource = minimal();
+    resource["spec"]["workload"] = json!({"replicas": 1});
+    operator.create(&resource).await;
     operator.wait_until_ready("minimal").await;
     let deployments = operator.api::<Deployment>();
     let change = json!({"spec": {"replicas": 3}});

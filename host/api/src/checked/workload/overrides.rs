@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::checked::secrets::VARIABLE_PREFIX;
+use crate::checked::secrets::{Reference, VARIABLE_PREFIX};
 use crate::checked::untyped;
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
@@ -98,6 +98,22 @@ pub(super) fn check_overrides(
             diagnostics,
         );
     }
+}
+
+/// The Secret keys that environment variables need.
+pub(super) fn secret_references(overrides: &Overrides) -> Vec<Reference> {
+    let path = FieldPath::spec().at(&["workload", "overrides", "env"]);
+    let variables = overrides.env.iter().flatten().enumerate();
+    let needed = variables.filter_map(|(position, variable)| {
+        let source = variable.value_from.as_ref()?.secret_key_ref.as_ref()?;
+        (source.optional != Some(true)).then(|| Reference {
+            path: path.index(position).at(&["valueFrom", "secretKeyRef"]),
+            secret: source.name.clone(),
+            key: source.key.clone(),
+            env: variable.name.clone(),
+        })
+    });
+    needed.collect()
 }
 
 /// Checks a mount path. An empty path means the default, as in v1alpha1.

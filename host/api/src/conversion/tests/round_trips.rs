@@ -132,7 +132,8 @@ fn the_status_of_both_versions_survives_a_round_trip() {
         "resolvedDistribution": {}, "externalProviders": [],
     });
     let converted = down(&new);
-    assert_eq!(converted["status"], json!({ "phase": "Ready" }));
+    let shared = json!({ "phase": "Ready", "observedGeneration": 3 });
+    assert_eq!(converted["status"], shared);
     assert_eq!(up(&converted), new);
 }
 

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::labels;
 use llsd_render::digest;
-use llsd_render::objects::DESIRED_DIGEST;
+use llsd_render::objects::{DESIRED_DIGEST, Kind};
 use serde_json::{Value, json};
 
 use super::contains::contains;
@@ -61,13 +61,32 @@ impl<'a> Requested<'a> {
     }
 }
 
-/// Whether a Deployment of this resource has no owner. llama-stack-k8s-operator loses the owner
-/// reference when it replaces a Deployment.
+/// Whether an object of this resource has no owner. `kubectl delete --cascade=orphan` leaves such
+/// objects for a resource of the same name, and llama-stack-k8s-operator loses the owner reference when
+/// it replaces a Deployment.
 pub(super) fn is_orphan(live: &DynamicObject, desired: &Value) -> bool {
+    let selector = &desired["spec"]["selector"];
+    is_unowned_child(live) && (selector.is_null() || live.data["spec"]["selector"] == *selector)
+}
+
+/// Whether an object is a child object without an owner.
+pub(super) fn is_unowned_child(live: &DynamicObject) -> bool {
     let managed_by = live.labels().get(labels::MANAGED_BY).map(String::as_str);
-    live.owner_references().is_empty()
-        && managed_by == Some(labels::MANAGER)
-        && live.data["spec"]["selector"] == desired["spec"]["selector"]
+    live.owner_references().is_empty() && managed_by == Some(labels::MANAGER)
+}
+
+/// Whether an orphan of a kind is adopted without becoming its owner. Where the cluster enforces it, an
+/// owner must be permitted to delete the object, and the operator may not delete objects of these kinds.
+pub(super) fn stays_unowned(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::PersistentVolumeClaim | Kind::Service | Kind::ServiceAccount
+    )
+}
+
+/// Removes the owner reference.
+pub(super) fn remove_owner(desired: &mut Value) {
+    remove(&mut desired["metadata"], "ownerReferences");
 }
 
 /// Keeps the owner reference of an object. llama-stack-k8s-operator wrote it with another API
@@ -288,6 +307,32 @@ mod tests {
             assert_eq!(replaced["spec"]["template"], ours, "{change}");
             assert_eq!(replaced["spec"]["progressDeadlineSeconds"], 2100);
         }
+    }
+
+    #[test]
+    fn an_orphan_of_any_kind_is_adopted_unless_it_selects_other_pods() {
+        let object = |labels: Value, owners: Value, selector: Value| -> DynamicObject {
+            let metadata = json!({"name": "demo", "labels": labels, "ownerReferences": owners});
+            let object = json!({"metadata": metadata, "spec": {"selector": selector}});
+            serde_json::from_value(object).expect("an object")
+        };
+        let ours = json!({"app.kubernetes.io/managed-by": labels::MANAGER});
+        let nobody = json!([]);
+        let (claim, service) = (
+            json!({"spec": {}}),
+            json!({"spec": {"selector": {"a": "b"}}}),
+        );
+        let orphan = object(ours.clone(), nobody.clone(), json!({"a": "b"}));
+        assert!(is_orphan(&orphan, &claim) && is_orphan(&orphan, &service));
+        let other_pods = object(ours.clone(), nobody.clone(), json!({"a": "c"}));
+        assert!(!is_orphan(&other_pods, &service));
+        let of_someone = object(json!({}), nobody, json!({"a": "b"}));
+        assert!(!is_orphan(&of_someone, &service));
+        let owner = json!([{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"}]);
+        assert!(!is_orphan(
+            &object(ours, owner, json!({"a": "b"})),
+            &service
+        ));
     }
 
     #[test]

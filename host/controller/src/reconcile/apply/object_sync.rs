@@ -52,9 +52,7 @@ impl ObjectSync {
     pub(super) async fn write(self, target: Target<'_>) -> Result<Arc<DynamicObject>, Error> {
         let Self { desired, live } = self;
         let written = match live {
-            Some(live) if desired.write == Write::Once || is_current(target, &live, &desired) => {
-                return Ok(live);
-            }
+            Some(live) if is_settled(target, &live, &desired) => return Ok(live),
             Some(live) => {
                 adopt(target, &live, &desired).await?;
                 server_side_apply(target, &desired, None).await?
@@ -72,6 +70,12 @@ pub(crate) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
         .owner_references()
         .iter()
         .any(|one| one.uid == owner.uid)
+}
+
+/// Whether an object belongs to a resource: it owns the object, or the object is an orphan that the
+/// resource adopted without becoming its owner.
+pub(crate) fn belongs_to(object: &DynamicObject, owner: &Owner) -> bool {
+    is_ours(object, owner) || adoption::is_unowned_child(object)
 }
 
 /// Deletes an object, unless it was replaced by another one of the same name.
@@ -107,11 +111,23 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
         .map_err(|error| failure("get", desired.kind, &desired.name, error))?;
     let mut desired = desired.clone();
     preserve(&found, &mut desired, target.owner, target.requested)?;
-    if desired.write == Write::Once {
-        return Ok(found);
+    match desired.write {
+        Write::Once if is_ours(&found, target.owner) => Ok(found),
+        Write::Grow => Ok(found),
+        Write::Once | Write::Converge => {
+            adopt(target, &found, &desired).await?;
+            server_side_apply(target, &desired, None).await
+        }
     }
-    adopt(target, &found, &desired).await?;
-    server_side_apply(target, &desired, None).await
+}
+
+/// Whether an object needs no write, or must not be changed any more.
+fn is_settled(target: Target<'_>, live: &DynamicObject, desired: &Child) -> bool {
+    match desired.write {
+        Write::Once => is_ours(live, target.owner),
+        Write::Grow => true,
+        Write::Converge => is_current(target, live, desired),
+    }
 }
 
 /// Prepares the managed fields of an existing object, so that our apply can also remove fields.
@@ -194,6 +210,9 @@ pub(crate) fn preserve(
 ) -> Result<(), Error> {
     check_ownership(live, desired, owner)?;
     adoption::keep_owner(live, &mut desired.object, &owner.uid);
+    if adoption::stays_unowned(desired.kind) && adoption::is_unowned_child(live) {
+        adoption::remove_owner(&mut desired.object);
+    }
     if desired.kind == Kind::Deployment {
         adoption::keep_template(live, &mut desired.object, requested);
     }
@@ -202,9 +221,7 @@ pub(crate) fn preserve(
 
 /// Fails unless the resource owns the object, or may adopt it.
 fn check_ownership(live: &DynamicObject, desired: &Child, owner: &Owner) -> Result<(), Error> {
-    let is_orphan =
-        || desired.kind == Kind::Deployment && adoption::is_orphan(live, &desired.object);
-    if is_ours(live, owner) || is_orphan() {
+    if is_ours(live, owner) || adoption::is_orphan(live, &desired.object) {
         return Ok(());
     }
     Err(Error::NotOurs {
@@ -231,7 +248,9 @@ fn is_current(target: Target<'_>, live: &DynamicObject, desired: &Child) -> bool
     let labels = json!(live.metadata.labels);
     let annotations = json!(live.metadata.annotations.clone().unwrap_or_default());
     let wanted = &desired.object["metadata"]["annotations"];
-    is_ours(live, target.owner)
+    let has_owner = is_ours(live, target.owner)
+        || (adoption::stays_unowned(desired.kind) && adoption::is_unowned_child(live));
+    has_owner
         && contains(&labels, &desired.object["metadata"]["labels"])
         && (wanted.is_null() || contains(&annotations, wanted))
         && has_content(&live.data, &desired.object)
@@ -245,7 +264,7 @@ fn has_content(live: &Value, desired: &Value) -> bool {
     })
 }
 
-fn api(target: Target<'_>, kind: Kind) -> Api<DynamicObject> {
+pub(super) fn api(target: Target<'_>, kind: Kind) -> Api<DynamicObject> {
     Api::namespaced_with(
         target.client.clone(),
         &target.owner.namespace,

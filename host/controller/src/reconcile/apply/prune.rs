@@ -8,10 +8,11 @@ use kube::api::DynamicObject;
 
 use crate::cache::version;
 
-/// The names to delete: all except the current one, the previous one, and those that pods mount.
+/// The names to delete: all except the current one if there is one, the previous one, and those that
+/// pods mount.
 pub(super) fn unused(
     generated: &[impl AsRef<DynamicObject>],
-    current: &str,
+    current: Option<&str>,
     mounted: &BTreeSet<String>,
 ) -> Vec<String> {
     // Creation times have a resolution of one second; the resource version decides between two
@@ -19,7 +20,7 @@ pub(super) fn unused(
     let mut others: Vec<(Option<Timestamp>, u64, String)> = generated
         .iter()
         .map(AsRef::as_ref)
-        .filter(|map| map.name_any() != current)
+        .filter(|map| Some(map.name_any().as_str()) != current)
         .map(|map| {
             let created = map.metadata.creation_timestamp.as_ref();
             (created.map(|time| time.0), version(map), map.name_any())
@@ -51,7 +52,7 @@ mod tests {
     fn of_two_created_within_a_second_the_later_one_is_the_previous_one() {
         for (first, second) in [("a", "b"), ("b", "a")] {
             let maps = [map(first, 1, 9), map(second, 1, 10), map("current", 1, 11)];
-            assert_eq!(unused(&maps, "current", &BTreeSet::new()), [first]);
+            assert_eq!(unused(&maps, Some("current"), &BTreeSet::new()), [first]);
         }
     }
 
@@ -65,11 +66,21 @@ mod tests {
             map("current", 4),
         ];
         let mounted = BTreeSet::from(["mounted".to_owned()]);
-        assert_eq!(unused(&maps, "current", &mounted), ["oldest"]);
+        assert_eq!(unused(&maps, Some("current"), &mounted), ["oldest"]);
         // A configuration that is in use again.
         assert_eq!(
-            unused(&maps, "oldest", &BTreeSet::new()),
+            unused(&maps, Some("oldest"), &BTreeSet::new()),
             ["previous", "mounted"]
         );
+    }
+    #[test]
+    fn without_a_generated_configuration_only_the_newest_and_the_mounted_stay() {
+        let maps = [
+            map("oldest", 1, 1),
+            map("mounted", 2, 2),
+            map("newest", 3, 3),
+        ];
+        let mounted = BTreeSet::from(["mounted".to_owned()]);
+        assert_eq!(unused(&maps, None, &mounted), ["oldest"]);
     }
 }

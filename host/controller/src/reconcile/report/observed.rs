@@ -9,7 +9,7 @@ use llsd_render::objects::{Kind, Owner, SERVICE_SUFFIX, VOLUME_CLAIM_SUFFIX};
 
 use super::rollout::Rollout;
 use crate::cache::{ClusterCache, failing_probe, pod_problem};
-use crate::reconcile::apply::is_ours;
+use crate::reconcile::apply::belongs_to;
 
 /// The observed state of a resource's objects.
 pub(super) struct Observed {
@@ -22,18 +22,20 @@ pub(super) struct Observed {
     pub(super) problems: Vec<String>,
     /// The probes that running pods have not passed, one line per pod.
     pub(super) failing_probes: Vec<String>,
+    /// The Secret with the certificate of the Ingress or Route, if it does not exist.
+    pub(super) missing_exposure_secret: Option<String>,
 }
 
 impl Observed {
-    /// Reads the objects from the cache.
-    pub(super) fn read(cache: &ClusterCache, owner: &Owner) -> Self {
+    /// Reads the objects from the cache. `exposure_secret` is the Secret of the Ingress or Route.
+    pub(super) fn read(cache: &ClusterCache, owner: &Owner, exposure_secret: Option<&str>) -> Self {
         let Owner {
             namespace, name, ..
         } = owner;
         let child = |kind, suffix: &str| {
             cache
                 .child(kind, namespace, &format!("{name}{suffix}"))
-                .filter(|object| is_ours(object, owner))
+                .filter(|object| belongs_to(object, owner))
         };
         let pods = cache.pods.find(namespace, |pod| {
             pod.labels().get(labels::INSTANCE) == Some(name)
@@ -52,6 +54,9 @@ impl Observed {
             has_service: child(Kind::Service, SERVICE_SUFFIX).is_some(),
             problems: lines(pod_problem),
             failing_probes: lines(failing_probe),
+            missing_exposure_secret: exposure_secret
+                .filter(|secret| cache.child(Kind::Secret, namespace, secret).is_none())
+                .map(str::to_owned),
         }
     }
 }

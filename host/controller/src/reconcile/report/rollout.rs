@@ -18,6 +18,13 @@ pub(super) struct Rollout {
     pub(super) is_done: bool,
     /// Why the Deployment controller stopped waiting for progress.
     pub(super) stuck: Option<String>,
+    /// Why the API server rejects the pods, in its own words.
+    pub(super) replica_failure: Option<String>,
+    /// Whether the kubelet asks the server again and again whether it answers. Pods that were adopted
+    /// may have no readiness probe: they stay ready after their start.
+    pub(super) has_readiness_probe: bool,
+    /// The number of pods, ready or not.
+    pub(super) replicas: i32,
 }
 
 impl Rollout {
@@ -48,7 +55,18 @@ impl Rollout {
             is_done: is_observed && updated >= desired && available >= desired && total == updated,
             stuck: condition("Progressing", "False")
                 .map(|one| one.message.clone().unwrap_or_default()),
+            replica_failure: condition("ReplicaFailure", "True")
+                .map(|one| one.message.clone().unwrap_or_default()),
+            has_readiness_probe:
+                !data["spec"]["template"]["spec"]["containers"][0]["readinessProbe"].is_null(),
+            replicas: total,
         }
+    }
+
+    /// Why the rollout cannot go on without someone's help.
+    pub(super) fn failure(&self) -> Option<&str> {
+        let failure = self.replica_failure.as_deref();
+        failure.or(self.stuck.as_deref()).filter(|_| !self.is_done)
     }
 
     /// For example `1 of 2 pods are ready`.

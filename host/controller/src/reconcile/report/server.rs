@@ -6,10 +6,14 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_api::conditions::{condition, reason};
-use llsd_api::v1alpha2::{DistributionStatus, ResolvedDistribution, Versions};
+use llsd_api::v1alpha2::{DistributionStatus, ResolvedDistribution, ServerProvider, Versions};
 
 use super::conditions::Conditions;
 use crate::servers::{LastPoll, ServerInfo};
+
+/// The health that the server reports for a provider that does not work, and for one that does.
+const FAILING: &str = "Error";
+const HEALTHY: &str = "OK";
 
 /// Copies the result of the last poll to the status. After a failed poll the last values stay.
 pub(super) fn report(
@@ -27,6 +31,8 @@ pub(super) fn report(
                 reason::SERVER_SILENT,
                 error.to_string(),
             );
+            // Nothing is known about the providers of a server that does not answer.
+            conditions.remove(condition::PROVIDERS_HEALTHY);
             return;
         }
     };
@@ -36,6 +42,7 @@ pub(super) fn report(
         reason::SERVER_ANSWERED,
         format!("release {version} with {} providers", providers.len()),
     );
+    providers_healthy(conditions, providers);
     let config = status.distribution_config.get_or_insert_default();
     config.providers.clone_from(providers);
     if !last.is_current {
@@ -49,6 +56,56 @@ pub(super) fn report(
             ..versions.clone()
         };
     }
+}
+
+/// Removes what a server without ready pods said before.
+pub(super) fn forget(conditions: &mut Conditions) {
+    conditions.remove(condition::SERVER_ANSWERS);
+    conditions.remove(condition::PROVIDERS_HEALTHY);
+}
+
+/// Reports the providers that say they do not work. Many providers have no health check: they report
+/// `Not Implemented`, which says nothing.
+fn providers_healthy(conditions: &mut Conditions, providers: &[ServerProvider]) {
+    let with = |status: &'static str| {
+        let is = move |one: &&ServerProvider| one.health.status.eq_ignore_ascii_case(status);
+        providers.iter().filter(is)
+    };
+    let failing: Vec<String> = with(FAILING).map(describe).collect();
+    if failing.is_empty() {
+        let (healthy, all) = (with(HEALTHY).count(), providers.len());
+        conditions.set(
+            condition::PROVIDERS_HEALTHY,
+            true,
+            reason::PROVIDERS_HEALTHY,
+            format!(
+                "{healthy} of {all} providers report that they work, the others report nothing"
+            ),
+        );
+        return;
+    }
+    conditions.set(
+        condition::PROVIDERS_HEALTHY,
+        false,
+        reason::PROVIDER_UNHEALTHY,
+        failing.join("\n"),
+    );
+}
+
+/// For example `provider "vllm" (remote::vllm) of the API "inference": connection refused`.
+fn describe(provider: &ServerProvider) -> String {
+    let ServerProvider {
+        api,
+        provider_id,
+        provider_type,
+        health,
+        config: _,
+    } = provider;
+    let message = match health.message.trim() {
+        "" => "reports an error without a message",
+        message => message,
+    };
+    format!("provider {provider_id:?} ({provider_type}) of the API {api:?}: {message}")
 }
 
 /// Removes the version of the previous image if the image changed. The status of
@@ -68,6 +125,8 @@ pub(super) fn forget_version(
 
 #[cfg(test)]
 mod tests {
+    use llsd_api::v1alpha2::ProviderHealth;
+
     use super::*;
     use crate::servers::{QueryError, QueryResult};
 
@@ -100,6 +159,38 @@ mod tests {
             (conditions.len(), conditions[0].status.as_str()),
             (1, "False")
         );
+    }
+
+    #[test]
+    fn a_failing_provider_is_named_and_one_without_a_health_check_is_not() {
+        let provider = |id: &str, status: &str, message: &str| ServerProvider {
+            api: "inference".to_owned(),
+            provider_id: id.to_owned(),
+            provider_type: "remote::vllm".to_owned(),
+            health: ProviderHealth {
+                status: status.to_owned(),
+                message: message.to_owned(),
+            },
+            ..ServerProvider::default()
+        };
+        let condition = |providers: &[ServerProvider]| {
+            let mut conditions = Conditions::new(&[], Some(1), Timestamp::UNIX_EPOCH);
+            providers_healthy(&mut conditions, providers);
+            let one = conditions.into_vec().remove(0);
+            (one.status, one.message)
+        };
+        let silent = provider("a", "Not Implemented", "no health check");
+        let broken = provider("b", "Error", "connection refused");
+        let (status, message) = condition(&[silent.clone(), provider("c", "OK", ""), broken]);
+        assert_eq!(
+            (status.as_str(), message.as_str()),
+            (
+                "False",
+                "provider \"b\" (remote::vllm) of the API \"inference\": connection refused"
+            )
+        );
+        let (status, _) = condition(&[silent, provider("c", "OK", "")]);
+        assert_eq!(status, "True");
     }
 
     #[test]

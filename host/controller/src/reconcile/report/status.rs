@@ -3,16 +3,15 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_api::checked::ServerSource;
-use llsd_api::conditions::condition;
-use llsd_api::v1alpha2::{DistributionConfig, DistributionStatus, Phase};
-use llsd_render::objects::{Owner, exposed_url, service_url};
+use llsd_api::v1alpha2::{DistributionConfig, DistributionStatus};
+use llsd_render::objects::{Owner, exposed_url, pod_selector, service_url};
 
 use super::conditions::Conditions;
 use super::config_status::{config_generation, resolved_distribution};
 use super::external_providers::external_providers;
 use super::observed::Observed;
 use super::release::ServerDialect;
-use super::rollout::Rollout;
+use super::summary::Summary;
 use super::{Applied, release, server, step_conditions, workload};
 use crate::reconcile::error::Error;
 use crate::servers::LastPoll;
@@ -53,21 +52,24 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
     };
     match outcome {
         Ok(applied) => {
-            step_conditions::succeeded(&mut conditions, applied);
+            let missing = observed.missing_exposure_secret.as_deref();
+            step_conditions::succeeded(&mut conditions, applied, missing);
             describe(&mut status, applied, owner, now);
         }
         Err(error) => step_conditions::failed(&mut conditions, error),
     }
     let rollout = observed.rollout.as_ref();
-    workload::report(&mut conditions, observed);
+    workload::report(&mut conditions, observed, server);
     if let Ok(applied) = outcome {
+        let problem = applied.written.claim_problem.as_deref();
+        workload::report_claim_size(&mut conditions, observed, problem);
         status.external_providers =
             external_providers(&applied.checked, rollout, &observed.problems);
     }
     let has_ready_pods = rollout.is_some_and(|rollout| rollout.ready > 0);
     match server {
         Some(last) => server::report(&mut conditions, &mut status, last, now),
-        None if !has_ready_pods => conditions.remove(condition::SERVER_ANSWERS),
+        None if !has_ready_pods => server::forget(&mut conditions),
         None => {}
     }
     if let Ok(applied) = outcome {
@@ -85,7 +87,11 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
         );
     }
     status.available_replicas = rollout.map(|rollout| rollout.ready);
-    status.phase = Some(phase(outcome, rollout));
+    status.replicas = rollout.map(|rollout| rollout.replicas);
+    status.selector = rollout.map(|_| pod_selector(owner));
+    let summary = Summary::of(outcome.as_ref().err(), rollout, &observed.problems);
+    summary.report(&mut conditions);
+    status.phase = Some(summary.phase(rollout));
     status.conditions = conditions.into_vec();
     // A new version of the operator alone does not rewrite any status.
     if status != *old {
@@ -111,16 +117,6 @@ fn describe(status: &mut DistributionStatus, applied: &Applied, owner: &Owner, n
         active_distribution: Some(distribution_name(&applied.checked.server)),
         ..config.clone()
     };
-}
-
-fn phase(outcome: &Result<Applied, Error>, rollout: Option<&Rollout>) -> Phase {
-    match (outcome, rollout) {
-        (Err(error), _) if error.needs_user_action() => Phase::Failed,
-        (_, None) => Phase::Pending,
-        (_, Some(rollout)) if rollout.is_done => Phase::Ready,
-        (_, Some(rollout)) if rollout.stuck.is_some() => Phase::Failed,
-        (_, Some(_)) => Phase::Initializing,
-    }
 }
 
 fn set_operator_version(status: &mut DistributionStatus, now: Timestamp) {

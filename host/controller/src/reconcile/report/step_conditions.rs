@@ -8,8 +8,13 @@ use super::conditions::Conditions;
 use super::config_status::resource_count;
 use crate::reconcile::error::Error;
 
-/// Sets the conditions after all steps succeeded.
-pub(super) fn succeeded(conditions: &mut Conditions, applied: &Applied) {
+/// Sets the conditions after all steps succeeded. `missing_exposure_secret` is the Secret of the Ingress
+/// or Route if it does not exist. That is no failure: cert-manager creates it once the Ingress exists.
+pub(super) fn succeeded(
+    conditions: &mut Conditions,
+    applied: &Applied,
+    missing_exposure_secret: Option<&str>,
+) {
     let mut message = match &applied.plan {
         ConfigPlan::Generated(generated) => {
             format!(
@@ -29,7 +34,7 @@ pub(super) fn succeeded(conditions: &mut Conditions, applied: &Applied) {
         message.push_str(&format!("\nwarning: {warning}"));
     }
     config_generated(conditions, message);
-    secrets_resolved(conditions);
+    secrets_resolved(conditions, missing_exposure_secret);
     let mut message = "the Deployment matches the spec".to_owned();
     for failure in &applied.written.optional_failures {
         message.push_str(&format!("\n{failure}"));
@@ -44,52 +49,29 @@ pub(super) fn succeeded(conditions: &mut Conditions, applied: &Applied) {
 
 /// Sets the conditions after a step failed.
 pub(super) fn failed(conditions: &mut Conditions, error: &Error) {
+    let (reason, message) = (error.reason(), error.details());
     match error {
         // There is no status to write to, or it is the status that cannot be written.
         Error::Unreadable(_) | Error::Report(_) => {}
-        Error::UpstreamRunning(running) => not_updated(
-            conditions,
-            reason::OTHER_OPERATOR_RUNNING,
-            running.to_string(),
-        ),
-        Error::Rejected(diagnostics) => not_generated(
-            conditions,
-            reason::CONFIG_GENERATION_FAILED,
-            diagnostics.to_string(),
-        ),
+        Error::UpstreamRunning(_) | Error::Deadline(_) => {
+            not_updated(conditions, reason, message);
+        }
         Error::Gather(error) if error.waiting_since().is_some() => {
-            conditions.set_unknown(
-                condition::CONFIG_GENERATED,
-                error.reason(),
-                error.to_string(),
-            );
+            conditions.set_unknown(condition::CONFIG_GENERATED, reason, message);
             update_skipped(conditions, "the image is read");
         }
-        Error::Gather(error) => not_generated(conditions, error.reason(), error.to_string()),
-        Error::Generate(error) => not_generated(conditions, error.reason(), error.to_string()),
-        Error::ResolveSecrets(error) => {
+        Error::Rejected(_) | Error::Gather(_) | Error::Generate(_) => {
+            not_generated(conditions, reason, message);
+        }
+        Error::ResolveSecrets(_) => {
             config_generated(conditions, "generated".to_owned());
-            conditions.set(
-                condition::SECRETS_RESOLVED,
-                false,
-                error.reason(),
-                error.to_string(),
-            );
+            conditions.set(condition::SECRETS_RESOLVED, false, reason, message);
             update_skipped(conditions, "all secrets are found");
         }
-        Error::Deadline(_) => not_updated(
-            conditions,
-            reason::DEPLOYMENT_UPDATE_FAILED,
-            error.to_string(),
-        ),
-        Error::Apply(error) => {
+        Error::Apply(_) => {
             config_generated(conditions, "generated".to_owned());
-            secrets_resolved(conditions);
-            not_updated(
-                conditions,
-                reason::DEPLOYMENT_UPDATE_FAILED,
-                error.to_string(),
-            );
+            secrets_resolved(conditions, None);
+            not_updated(conditions, reason, message);
         }
     }
 }
@@ -108,13 +90,15 @@ fn not_generated(conditions: &mut Conditions, reason: &str, message: String) {
     update_skipped(conditions, "a configuration can be generated");
 }
 
-fn secrets_resolved(conditions: &mut Conditions) {
-    conditions.set(
-        condition::SECRETS_RESOLVED,
-        true,
-        reason::ALL_SECRETS_FOUND,
-        "all referenced Secret keys exist",
-    );
+fn secrets_resolved(conditions: &mut Conditions, missing_exposure_secret: Option<&str>) {
+    let mut message = "all referenced Secret keys exist".to_owned();
+    if let Some(secret) = missing_exposure_secret {
+        message = format!(
+            "all Secret keys that the server needs exist\nwarning: Secret not found: {secret} (spec.networking.expose.tlsSecretName); create it, or let cert-manager create it for the Ingress"
+        );
+    }
+    let reason = reason::ALL_SECRETS_FOUND;
+    conditions.set(condition::SECRETS_RESOLVED, true, reason, message);
 }
 
 fn not_updated(conditions: &mut Conditions, reason: &str, message: String) {

@@ -13,7 +13,9 @@ pub(super) fn transitions(old: &DistributionStatus, new: &DistributionStatus) ->
         condition::SECRETS_RESOLVED,
         condition::DEPLOYMENT_UPDATED,
         condition::AVAILABLE,
+        condition::PROVIDERS_HEALTHY,
         condition::RELEASE_MATCHES,
+        condition::STORAGE_READY,
     ];
     let mut transitions: Vec<Transition> = steps
         .into_iter()
@@ -63,8 +65,12 @@ fn is_transition(before: Option<&Condition>, now: &Condition) -> bool {
         }
         // Before the first pod is available, this is a normal start.
         (_, reason::REPLICAS_UNAVAILABLE) => was == Some("True"),
-        // The message contains the number of pods, which changes often.
-        (_, reason::PODS_FAILING) => before.is_none_or(|one| one.reason != now.reason),
+        // A normal start, as above.
+        (_, reason::STORAGE_FAILED) => false,
+        // The message contains the number of pods, or a provider's own words, which change often.
+        (_, reason::PODS_FAILING | reason::REPLICA_FAILURE | reason::PROVIDER_UNHEALTHY) => {
+            before.is_none_or(|one| one.reason != now.reason)
+        }
         (_, reason) => before.is_none_or(|one| one.reason != reason || one.message != now.message),
     }
 }

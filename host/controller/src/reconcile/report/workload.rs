@@ -6,13 +6,14 @@ use llsd_api::conditions::{condition, reason};
 use super::conditions::Conditions;
 use super::observed::Observed;
 use super::rollout::Rollout;
+use crate::servers::LastPoll;
 
 /// Sets every condition of the running objects.
-pub(super) fn report(conditions: &mut Conditions, observed: &Observed) {
+pub(super) fn report(conditions: &mut Conditions, observed: &Observed, server: Option<&LastPoll>) {
     let rollout = observed.rollout.as_ref();
     available(conditions, rollout, observed);
     deployment_ready(conditions, rollout, observed);
-    health_check(conditions, rollout);
+    health_check(conditions, rollout, server);
     storage_ready(conditions, observed);
     service_ready(conditions, observed);
 }
@@ -29,6 +30,7 @@ fn available(conditions: &mut Conditions, rollout: Option<&Rollout>, observed: &
     };
     let reason = match (rollout.is_available, rollout.is_done) {
         (true, _) => reason::MINIMUM_REPLICAS_AVAILABLE,
+        (false, _) if rollout.replica_failure.is_some() => reason::REPLICA_FAILURE,
         (false, _) if !observed.problems.is_empty() || rollout.stuck.is_some() => {
             reason::PODS_FAILING
         }
@@ -57,13 +59,23 @@ fn deployment_ready(conditions: &mut Conditions, rollout: Option<&Rollout>, obse
     conditions.set(condition::DEPLOYMENT_READY, is_true, reason, message);
 }
 
-/// The readiness probe of a pod is the health check of its server.
-fn health_check(conditions: &mut Conditions, rollout: Option<&Rollout>) {
-    let is_true = rollout.is_some_and(|rollout| rollout.is_available && rollout.ready > 0);
-    let (reason, message) = if is_true {
-        (reason::HEALTH_CHECK_PASSED, "Health check passed")
+/// Whether the server answers now. A pod with a readiness probe is ready only while its server answers
+/// the kubelet. For a pod without one, the last query of the operator decides.
+fn health_check(conditions: &mut Conditions, rollout: Option<&Rollout>, server: Option<&LastPoll>) {
+    let is_ready = rollout.is_some_and(|rollout| rollout.is_available && rollout.ready > 0);
+    let is_probed = rollout.is_some_and(|rollout| rollout.has_readiness_probe);
+    let silence = server
+        .filter(|_| !is_probed)
+        .and_then(|last| last.result.as_ref().err());
+    let (is_true, message) = match (is_ready, silence) {
+        (true, None) => (true, "Health check passed".to_owned()),
+        (true, Some(error)) => (false, format!("the server does not answer: {error}")),
+        (false, _) => (false, "Deployment not ready".to_owned()),
+    };
+    let reason = if is_true {
+        reason::HEALTH_CHECK_PASSED
     } else {
-        (reason::HEALTH_CHECK_FAILED, "Deployment not ready")
+        reason::HEALTH_CHECK_FAILED
     };
     conditions.set(condition::HEALTH_CHECK, is_true, reason, message);
 }
@@ -75,12 +87,30 @@ fn storage_ready(conditions: &mut Conditions, observed: &Observed) {
     };
     let phase = claim.data["status"]["phase"].as_str().unwrap_or("Pending");
     let is_bound = phase == "Bound";
-    let (reason, message) = if is_bound {
+    let (reason, mut message) = if is_bound {
         (reason::STORAGE_READY, "Storage is ready".to_owned())
     } else {
         (reason::STORAGE_FAILED, format!("PVC is not bound: {phase}"))
     };
+    let pods = observed.rollout.as_ref().map_or(0, |one| one.desired);
+    if pods > 1 {
+        message.push_str(&format!(
+            "\nwarning: {pods} pods share one ReadWriteOnce volume, which only one node can attach at a time"
+        ));
+    }
     conditions.set(condition::STORAGE_READY, is_bound, reason, message);
+}
+
+/// Reports a claim whose size differs from that of the resource. Runs after the other conditions.
+pub(super) fn report_claim_size(
+    conditions: &mut Conditions,
+    observed: &Observed,
+    problem: Option<&str>,
+) {
+    if let (Some(_), Some(problem)) = (&observed.claim, problem) {
+        let reason = reason::STORAGE_RESIZE_FAILED;
+        conditions.set(condition::STORAGE_READY, false, reason, problem);
+    }
 }
 
 fn service_ready(conditions: &mut Conditions, observed: &Observed) {
@@ -104,6 +134,7 @@ fn with_problems(message: String, rollout: &Rollout, observed: &Observed) -> Str
     }
     let all = [message].into_iter();
     let all = all
+        .chain(rollout.replica_failure.clone())
         .chain(rollout.stuck.clone())
         .chain(observed.problems.iter().cloned())
         .chain(observed.failing_probes.iter().cloned());

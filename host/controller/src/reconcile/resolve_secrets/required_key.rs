@@ -22,8 +22,8 @@ pub(super) enum Usage {
         part: Part,
         read_as: ReadAs,
     },
-    /// The content of a mounted file.
-    File,
+    /// Passed on as it is: the content of a mounted file, or a variable of the overrides.
+    AsIs,
 }
 
 /// Every key that the pod needs, for environment variables and for the TLS certificate.
@@ -40,11 +40,20 @@ pub(super) fn required_keys(checked: &Checked, plan: &ConfigPlan) -> Vec<Require
                 key: key.to_owned(),
                 env: String::new(),
             },
-            usage: Usage::File,
+            usage: Usage::AsIs,
         })
     });
     let of_variables = variables.iter().filter_map(required_by);
-    of_variables.chain(certificate).collect()
+    // The operator does not know how the server reads a variable of the overrides.
+    let of_overrides = checked.workload.override_references().into_iter();
+    let of_overrides = of_overrides.map(|reference| RequiredKey {
+        reference,
+        usage: Usage::AsIs,
+    });
+    of_variables
+        .chain(of_overrides)
+        .chain(certificate)
+        .collect()
 }
 
 fn required_by(variable: &PodVariable) -> Option<RequiredKey> {

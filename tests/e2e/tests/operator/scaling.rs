@@ -1,0 +1,86 @@
+//! The number of pods: the scale subresource, and numbers that others control.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use llsd_api::Distribution;
+use llsd_e2e::{DEADLINE, Operator, minimal};
+use llsd_testbed::eventually;
+use serde_json::json;
+
+fn has_replicas(number: i32) -> impl Fn(Option<&Deployment>) -> bool {
+    move |one| {
+        one.is_some_and(|one| one.spec.as_ref().and_then(|spec| spec.replicas) == Some(number))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_is_scaled_through_its_scale_subresource() {
+    let operator = Operator::start("scaled").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let kubectl = operator.testbed.kubectl("admin").unwrap();
+    let kubectl = kubectl
+        .args(["scale", "llamastackdistribution/minimal", "--replicas=3"])
+        .namespace(operator.namespace.name());
+    kubectl.run().await.unwrap().success().unwrap();
+    let is_scaled = |cr: &Distribution| {
+        let status = cr.status.as_ref().unwrap();
+        status.available_replicas == Some(3) && status.replicas == Some(3)
+    };
+    operator.wait_for("minimal", "scaled", is_scaled).await;
+    let scale = operator
+        .api::<Distribution>()
+        .get_scale("minimal")
+        .await
+        .unwrap();
+    let (spec, status) = (scale.spec.unwrap(), scale.status.unwrap());
+    assert_eq!((spec.replicas, status.replicas), (Some(3), 3));
+    assert_eq!(
+        status.selector.as_deref(),
+        Some("app=llama-stack,app.kubernetes.io/instance=minimal")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_of_pods_that_the_resource_does_not_mention_is_left_to_others() {
+    let operator = Operator::start("unscaled").await;
+    operator.create(&minimal()).await;
+    operator.wait_until_ready("minimal").await;
+    let deployments: Api<Deployment> = operator.api();
+    let other = json!({"spec": {"replicas": 2}});
+    deployments
+        .patch("minimal", &PatchParams::default(), &Patch::Merge(&other))
+        .await
+        .unwrap();
+    // A write of the operator after that keeps the number.
+    let change = json!({"spec": {"resources": {"models": ["another-model"]}}});
+    operator.edit("minimal", change).await;
+    operator.wait_until_ready("minimal").await;
+    let deployment = deployments.get("minimal").await.unwrap();
+    assert!(has_replicas(2)(Some(&deployment)));
+
+    // A number in the resource is enforced, and removing it leaves the pods as they are.
+    operator
+        .edit("minimal", json!({"spec": {"workload": {"replicas": 1}}}))
+        .await;
+    eventually(
+        &deployments,
+        "minimal",
+        DEADLINE,
+        "one pod",
+        has_replicas(1),
+    )
+    .await
+    .unwrap();
+    operator.wait_until_ready("minimal").await;
+    operator
+        .edit("minimal", json!({"spec": {"workload": {"replicas": 3}}}))
+        .await;
+    operator.wait_until_ready("minimal").await;
+    operator
+        .edit("minimal", json!({"spec": {"workload": {"replicas": null}}}))
+        .await;
+    operator.wait_until_ready("minimal").await;
+    let deployment = deployments.get("minimal").await.unwrap();
+    assert!(has_replicas(3)(Some(&deployment)), "{:?}", deployment.spec);
+}
