@@ -40,7 +40,7 @@ use crate::gvk::{API_VERSION_V1ALPHA1, KIND};
 use crate::limits;
 use crate::names;
 use crate::schema_validation;
-use crate::v1alpha2::Distribution;
+use crate::v1alpha2::{Distribution, UpdatePolicy};
 
 /// A resource that passed all checks, in normalized form.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +53,8 @@ pub struct Checked {
     pub was_made_in_v1alpha1: bool,
     /// The server to run.
     pub server: ServerSource,
+    /// What happens when the tag of the image moves.
+    pub updates: UpdatePolicy,
     /// The dialect, if the resource sets it.
     pub schema: Option<String>,
     /// The source of the server configuration.
@@ -285,6 +287,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         namespace: distribution.namespace(),
         was_made_in_v1alpha1: was_made_in_v1alpha1(distribution.annotations()),
         server: server?,
+        updates: spec.distribution.updates.unwrap_or_default(),
         schema: spec.distribution.schema.clone(),
         config_source: source::config_source(spec, has_settings),
         providers,

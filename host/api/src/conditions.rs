@@ -27,6 +27,8 @@ pub mod condition {
     pub const PROVIDERS_HEALTHY: &str = "ProvidersHealthy";
     /// The release that the server reports reads the dialect of its configuration.
     pub const RELEASE_MATCHES: &str = "ReleaseMatches";
+    /// Something newer is available, which the resource does not use yet.
+    pub const UPDATE_AVAILABLE: &str = "UpdateAvailable";
     /// The volume is bound.
     pub const STORAGE_READY: &str = "StorageReady";
     /// The Service exists.
@@ -131,6 +133,24 @@ pub mod reason {
     pub const RELEASE_MATCHED: &str = "ReleaseMatched";
     /// The server's release reads another dialect; the message has the fix.
     pub const RELEASE_MISMATCH: &str = "ReleaseMismatch";
+    /// The operator's settings have another image for the distribution.
+    pub const DISTRIBUTION_IMAGE_CHANGED: &str = "DistributionImageChanged";
+    /// The tag of the image points to another image.
+    pub const IMAGE_TAG_MOVED: &str = "ImageTagMoved";
+    /// The platform has other CA certificates.
+    pub const CA_BUNDLE_CHANGED: &str = "CaBundleChanged";
+    /// A SchemaPlugin has another version.
+    pub const PLUGIN_CHANGED: &str = "PluginChanged";
+    /// This release of the operator would build other objects.
+    pub const OPERATOR_CHANGED: &str = "OperatorChanged";
+    /// Several updates are available.
+    pub const SEVERAL_UPDATES: &str = "SeveralUpdates";
+    /// A rollout failed for the resource and is halted.
+    pub const ROLLOUT_HALTED: &str = "RolloutHalted";
+    /// The resource went back to its previous revision.
+    pub const UNDONE: &str = "Undone";
+    /// There is no previous revision to go back to.
+    pub const NOTHING_TO_UNDO: &str = "NothingToUndo";
     /// The operator's own ConfigMap is invalid.
     pub const OPERATOR_CONFIG_INVALID: &str = "OperatorConfigInvalid";
     /// The ConfigMap of the override or base configuration does not exist.

@@ -4,12 +4,16 @@
 //! does not. Checks continue after a problem, so that all diagnostics are reported at once, sorted by
 //! field.
 
+use serde::{Deserialize, Serialize};
+
 use crate::field_path::FieldPath;
 use crate::limits::MESSAGE_BYTES;
 use crate::rules::Rule;
 
 /// One error or warning. Printed as `field: problem; fix`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error, Serialize, Deserialize,
+)]
 #[error("{field}: {problem}; {fix}")]
 pub struct Diagnostic {
     /// The field that the diagnostic is about.
@@ -25,7 +29,7 @@ pub struct Diagnostic {
 }
 
 /// Whether a diagnostic rejects the resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// The resource is rejected.
     Error,

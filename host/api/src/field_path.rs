@@ -6,16 +6,21 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A field of a resource, for example `spec.providers.inference[1].endpoint`, or the base
 /// configuration as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FieldPath {
     path: String,
+    #[serde(default)]
     document: Document,
 }
 
 /// The document that a path belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 enum Document {
     #[default]
     Resource,

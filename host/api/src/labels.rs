@@ -18,3 +18,12 @@ pub const INSTANCE: &str = "app.kubernetes.io/instance";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Field manager of server-side apply.
 pub const FIELD_MANAGER: &str = "llsd";
+/// Annotation of a resource: takes every available update when its value changes. A revision records
+/// the last value that was answered.
+pub const UPDATE: &str = "llamastack.io/update";
+/// Annotation of a resource: goes back to the previous revision when its value changes.
+pub const UNDO: &str = "llamastack.io/undo";
+/// Annotation of a revision: the rollout that created it.
+pub const ROLLOUT: &str = "llamastack.io/rollout";
+/// The ConfigMap in the operator's namespace with the progress of rollouts.
+pub const ROLLOUTS_CONFIG_MAP: &str = "llsd-rollouts";

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 pub use status::{
     LoadedPlugin, MAX_IDENTIFIER_BYTES, MAX_PROPOSALS, MAX_QUARANTINED, MAX_SCHEMA_ID_BYTES,
-    MAX_SCHEMAS, MAX_TEXT_BYTES, MAX_VENDOR_BYTES, Proposal, SchemaPluginStatus, ShadowSummary,
+    MAX_SCHEMAS, MAX_TEXT_BYTES, MAX_VENDOR_BYTES, Proposal, RolloutProgress, SchemaPluginStatus,
+    ShadowSummary,
 };
 
 use crate::schema;
@@ -249,6 +250,20 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub rollback_from: Option<String>,
+    /// What existing resources do with a new version. Defaults to Keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<Existing>,
+}
+
+/// What existing resources do with a new version. Keep: nothing, until someone runs llsd update or their spec
+/// changes; Follow: they take it in turn. Defaults to Keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Existing {
+    /// They keep what they have.
+    #[default]
+    Keep,
+    /// They take it, a few at a time.
+    Follow,
 }
 
 /// When a new version replaces the current one. auto: after a shadow comparison within maxDiff; manual: when

@@ -157,9 +157,23 @@ pub struct DistributionSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub schema: Option<String>,
+    /// What happens when the tag of the image moves. Defaults to Manual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates: Option<UpdatePolicy>,
     /// Base configuration to use instead of the one in the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_config: Option<BaseConfig>,
+}
+
+/// What happens when the tag of the image moves. Manual: nothing, until someone runs llsd update; Automatic:
+/// the resource takes the new image in a paced rollout. Defaults to Manual.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UpdatePolicy {
+    /// The resource takes the new image in a paced rollout.
+    Automatic,
+    /// Nothing, until someone asks for the update.
+    #[default]
+    Manual,
 }
 
 /// A base configuration in a ConfigMap in the same namespace.

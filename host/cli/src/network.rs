@@ -14,6 +14,8 @@ mod operator_settings;
 pub(crate) mod plugin;
 mod preview;
 mod registry;
+mod rollouts;
+mod update;
 mod webhooks;
 mod why;
 
@@ -36,6 +38,12 @@ pub(crate) enum Command {
     Operator(operator::Arguments),
     /// Show what the operator would change in the cluster for a resource, as a diff
     Preview(preview::Arguments),
+    /// Show how far existing resources follow new images, plugins, certificates and operators
+    Rollouts(rollouts::Arguments),
+    /// Go back to the previous revision of a resource
+    Undo(update::UndoArguments),
+    /// Take every update that is available to resources, after showing what would change
+    Update(update::Arguments),
     /// Explain the state of a resource: conditions, events, plugin and configuration
     Why(why::Arguments),
 }
@@ -48,6 +56,9 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Operator(arguments) => operator::run(arguments),
         Command::Preview(arguments) => preview::run(arguments),
+        Command::Rollouts(arguments) => rollouts::run(arguments),
+        Command::Undo(arguments) => update::undo(arguments),
+        Command::Update(arguments) => update::run(arguments),
         Command::Why(arguments) => why::run(arguments),
     }
 }

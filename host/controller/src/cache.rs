@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ObjectMeta};
 use llsd_render::objects::Kind;
 
 pub(crate) use backoff::Backoff;
@@ -57,6 +57,8 @@ pub(crate) struct ClusterCache {
     children: BTreeMap<Kind, ObjectCache>,
     pub(crate) pods: ObjectCache,
     pub(crate) replica_sets: ObjectCache,
+    /// The metadata of the recorded resolutions.
+    pub(crate) revisions: ObjectCache,
     leases: ObjectCache,
 }
 
@@ -70,6 +72,7 @@ impl ClusterCache {
                 .collect(),
             pods: ObjectCache::default(),
             replica_sets: ObjectCache::default(),
+            revisions: ObjectCache::default(),
             leases: ObjectCache::default(),
         }
     }
@@ -94,6 +97,11 @@ impl ClusterCache {
         if let Some(objects) = self.of(kind) {
             objects.record(projection::child(kind, written));
         }
+    }
+
+    /// Stores the API server's response to a write of a recorded resolution.
+    pub(crate) fn record_revision(&self, written: ObjectMeta) {
+        self.revisions.record(projection::revision(written));
     }
 
     /// The llama-stack-k8s-operator, if it holds its leader Lease at the [`uptime`] `now`.
@@ -131,8 +139,11 @@ impl ClusterCache {
     }
 
     fn caches(&self) -> impl Iterator<Item = &ObjectCache> {
-        self.children
-            .values()
-            .chain([&self.pods, &self.replica_sets, &self.leases])
+        self.children.values().chain([
+            &self.pods,
+            &self.replica_sets,
+            &self.revisions,
+            &self.leases,
+        ])
     }
 }

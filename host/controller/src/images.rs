@@ -288,6 +288,16 @@ impl ImageReader for Images {
     }
 }
 
+/// The image at a digest, without its tag.
+pub(crate) fn at_digest(image: &str, digest: &str) -> String {
+    let reference = image.split('@').next().unwrap_or(image);
+    let name = reference.rfind('/').map_or(0, |slash| slash + 1);
+    let repository = reference[name..]
+        .find(':')
+        .map_or(reference, |colon| &reference[..name + colon]);
+    format!("{repository}@{digest}")
+}
+
 /// The hints about the base configuration from the labels of an image.
 pub fn hints(read: &BaseConfig) -> Hints {
     Hints {

@@ -39,7 +39,9 @@ pub use cache::{ObjectLookup, Scope};
 pub use images::{ImageLookup, Registries, hints as image_hints};
 pub use operator::{Endpoints, Error, Options, run};
 pub use plugins::load_pulled;
-pub use preview::{ConfigChange, ObjectChange, Preview, PreviewError, PreviewOptions, Previewer};
+pub use preview::{
+    Change, ConfigChange, ObjectChange, Preview, PreviewError, PreviewOptions, Previewer,
+};
 pub use process::{
     InstallError, Metrics, Migration, MigrationError, RejectedResource, install_admission,
     install_definitions, migrate_storage,

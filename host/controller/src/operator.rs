@@ -21,6 +21,8 @@ use tokio::task::JoinSet;
 use crate::cache::{ObjectLookup, Scope};
 use crate::images::{ImageLookup, Registries};
 use crate::process::{LeaderElection, Metrics, Migration, discover, migrate_storage};
+use crate::reconcile::rollouts::coordinate;
+use crate::reconcile::tags::check_tags;
 use crate::servers::Polling;
 use crate::settings::Distributions;
 use assembly::{Assembly, assemble};
@@ -66,6 +68,8 @@ pub struct Options {
     pub endpoints: Endpoints,
     /// How running servers are polled; `None` if they are not.
     pub polling: Option<Polling>,
+    /// How often tags in use are checked for new images; `None` if they are not.
+    pub tag_interval: Option<Duration>,
     /// The metrics of the process.
     pub metrics: Arc<Metrics>,
 }
@@ -99,6 +103,7 @@ pub async fn run(
     };
     let (client, scope) = (options.client.clone(), options.scope.clone());
     let (namespace, identity) = (options.operator_namespace.clone(), options.identity.clone());
+    let tag_interval = options.tag_interval;
     let Assembly {
         context,
         reflector,
@@ -131,6 +136,12 @@ pub async fn run(
     is_leader.send_replace(true);
     // An operator for one namespace may not write in others.
     let _migration = (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client)]));
+    let mut paced = JoinSet::new();
+    let all = reflector.0.clone();
+    paced.spawn(coordinate(context.clone(), all, namespace.clone()));
+    if let Some(interval) = tag_interval {
+        paced.spawn(check_tags(context.clone(), interval));
+    }
     let stop_schema_plugins = shutdown.clone().map(|()| drop(schema_plugins));
     let reconciling = async {
         futures::join!(

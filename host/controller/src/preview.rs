@@ -3,7 +3,8 @@
 //! In: the state of the operator, and a resource. Out: its configuration and its objects, before and
 //! after. The steps are those of a reconciliation, with two differences: objects are read from the
 //! API server, which computes each change with a dry run; and Secrets are neither read nor shown, so
-//! that the digest of secret values is assumed to stay.
+//! that the digest of secret values is assumed to stay. A recorded resolution is reused as in a
+//! reconciliation, unless the question is what an update or an undo would change.
 
 mod live;
 mod previewer;
@@ -11,16 +12,16 @@ mod previewer;
 use std::sync::Arc;
 
 use llsd_api::{Distribution, check};
-use llsd_render::objects::{
-    ConfigPlan, DerivedValues, Desired, Kind, ObjectInputs, SECRETS_DIGEST, build_objects,
-};
+use llsd_render::objects::{ConfigPlan, Desired, Kind, Owner};
 use llsd_render::yaml;
 use serde_json::Value;
 
 use crate::cache::{ClusterCache, ContentCache};
-use crate::reconcile::apply::Requested;
-use crate::reconcile::gather::{Gathered, Source, gather};
-use crate::reconcile::generate::generate;
+use crate::images::Images;
+use crate::reconcile::gather::{Gathered, Source};
+use crate::reconcile::resolve::{Current, Resolved, Resolver};
+use crate::reconcile::revisions::{Resolution, Revisions};
+use crate::reconcile::updates::{Now, Renewed, available};
 use crate::reconcile::{Error, owner};
 use live::LiveObjects;
 pub use previewer::{PreviewOptions, Previewer};
@@ -32,6 +33,19 @@ pub struct Preview {
     pub config: Option<ConfigChange>,
     /// Every object except Secrets, in the order of writes.
     pub objects: Vec<ObjectChange>,
+    /// The updates that are available, one line each.
+    pub updates: Vec<String>,
+}
+
+/// What to preview.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A reconciliation.
+    Reconcile,
+    /// Taking every update that is available.
+    Update,
+    /// Going back to the previous revision.
+    Undo,
 }
 
 /// A base configuration, and the configuration that is generated from it.
@@ -64,11 +78,24 @@ pub struct PreviewError(#[from] Error);
 impl Previewer {
     /// Computes what a reconciliation of a resource would change.
     pub async fn preview(&self, cr: &Distribution) -> Result<Preview, PreviewError> {
-        Ok(preview(self, cr).await?)
+        self.preview_change(cr, Change::Reconcile).await
+    }
+
+    /// Computes what a change of a resource would change.
+    pub async fn preview_change(
+        &self,
+        cr: &Distribution,
+        change: Change,
+    ) -> Result<Preview, PreviewError> {
+        Ok(preview(self, cr, change).await?)
     }
 }
 
-async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Error> {
+async fn preview(
+    previewer: &Previewer,
+    cr: &Distribution,
+    change: Change,
+) -> Result<Preview, Error> {
     let Previewer {
         client,
         plugins,
@@ -81,38 +108,46 @@ async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Er
     let owner = owner(cr);
     // With an empty cache, everything is read from the API server.
     let cache = Arc::new(ClusterCache::new([]));
-    let contents = ContentCache::new(client.clone(), cache, owner.namespace.clone());
-    let gathered = gather(&contents, settings, images, &checked, &owner).await?;
+    let contents = ContentCache::new(client.clone(), cache.clone(), owner.namespace.clone());
+    let revisions = Revisions::new(client.clone(), cache);
+    revisions.list(&owner).await?;
     let status = cr.status.clone().unwrap_or_default();
-    let plan = generate(plugins, &owner.namespace, &checked, &gathered, &status).await?;
+    let resolver = Resolver {
+        cr,
+        owner: &owner,
+        status: &status,
+        contents: &contents,
+        settings,
+        images,
+        plugins,
+        author: &owner.namespace,
+        tags: None,
+        cluster,
+        reads_secrets: false,
+        gathered: &|_| {},
+    };
+    let current = resolver.observe(checked).await?;
     let live = LiveObjects {
         client,
         owner: &owner,
-        requested: Requested::of(&checked),
     };
-    let deployment = live.get(Kind::Deployment, &owner.name).await?;
-    let secrets_digest = deployment.as_ref().and_then(|live| {
-        let annotations = &live.data["spec"]["template"]["metadata"]["annotations"];
-        annotations[SECRETS_DIGEST].as_str()
-    });
+    let previewed = Previewed {
+        previewer,
+        resolver: &resolver,
+        current: &current,
+        live: &live,
+    };
+    let Resolved {
+        resolution,
+        secrets,
+    } = previewed.resolve(&revisions, change).await?;
+    let updates = previewed.updates(&resolution);
     let Desired {
         before,
         deployment,
         after,
         retired,
-    } = build_objects(&ObjectInputs {
-        checked: &checked,
-        image: &gathered.image,
-        plan: &plan,
-        secrets_digest,
-        owner: &owner,
-        server: &gathered.server,
-        cluster,
-        ca_bundle: gathered.ca_bundle.as_ref(),
-        derived: &DerivedValues::default(),
-        network_policy: gathered.network_policy,
-        allows_any_uid: gathered.allows_any_uid,
-    })?;
+    } = resolver.desired(&current, &resolution, &secrets).await?;
     let mut objects = Vec::new();
     let children = before.into_iter().chain([deployment]).chain(after);
     for child in children.filter(|child| child.kind != Kind::Secret) {
@@ -121,10 +156,78 @@ async fn preview(previewer: &Previewer, cr: &Distribution) -> Result<Preview, Er
     for one in retired {
         objects.extend(live.deletion(one).await?);
     }
+    let Resolution { gathered, plan, .. } = resolution;
     Ok(Preview {
         config: config_change(gathered, plan),
         objects,
+        updates: updates.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// What one preview is computed from.
+struct Previewed<'a> {
+    previewer: &'a Previewer,
+    resolver: &'a Resolver<'a, Images>,
+    current: &'a Current,
+    live: &'a LiveObjects<'a>,
+}
+
+impl Previewed<'_> {
+    /// The resolution that would be applied.
+    async fn resolve(&self, revisions: &Revisions, change: Change) -> Result<Resolved, Error> {
+        let (resolver, current) = (self.resolver, self.current);
+        let owner: &Owner = resolver.owner;
+        let Some(revision) = revisions.current(owner).await? else {
+            let deployment = self.live.get(Kind::Deployment, &owner.name).await?;
+            return resolver.first(current, deployment.as_ref()).await;
+        };
+        let recorded = match change {
+            Change::Undo => revisions.previous(owner).await?.unwrap_or(revision),
+            Change::Reconcile | Change::Update => revision,
+        };
+        let recorded = recorded.resolution;
+        let mut renewed = match change {
+            Change::Update => Renewed::by(&self.updates(&recorded)),
+            Change::Reconcile | Change::Undo => Renewed::default(),
+        };
+        // An update also looks where the tag points now.
+        renewed.image |= change == Change::Update && recorded.gathered.digest().is_some();
+        let has_changed = current.author != recorded.author && change != Change::Undo;
+        if has_changed || !renewed.is_empty() {
+            return resolver.next(current, &recorded, renewed).await;
+        }
+        let assumed = recorded.secrets.as_deref();
+        let checked = &current.checked;
+        let secrets = resolver.secrets(checked, &recorded.plan, assumed).await?;
+        Ok(Resolved {
+            resolution: recorded,
+            secrets,
+        })
+    }
+
+    /// The updates that are available after a resolution.
+    fn updates(&self, recorded: &Resolution) -> Vec<crate::reconcile::updates::Update> {
+        let Current {
+            checked,
+            stated,
+            ca,
+            ..
+        } = self.current;
+        let before = recorded.checked(self.resolver.cr, checked);
+        let objects = before.and_then(|before| self.resolver.rebuilt(&before, recorded));
+        available(
+            recorded,
+            &Now {
+                checked,
+                stated,
+                ca,
+                plugins: &self.previewer.plugins,
+                tag: None,
+                objects: objects.as_ref(),
+                settings: self.previewer.settings.rollouts(),
+            },
+        )
+    }
 }
 
 fn config_change(gathered: Gathered, plan: ConfigPlan) -> Option<ConfigChange> {

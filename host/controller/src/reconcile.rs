@@ -9,31 +9,36 @@
 
 pub(crate) mod apply;
 mod context;
+mod decide;
 mod error;
 pub(crate) mod gather;
 pub(crate) mod generate;
 pub(crate) mod report;
+pub(crate) mod resolve;
 mod resolve_secrets;
+pub(crate) mod revisions;
+pub(crate) mod rollouts;
+pub(crate) mod tags;
+pub(crate) mod updates;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use llsd_api::checked::Checked;
 use llsd_api::{Distribution, check};
-use llsd_render::objects::{Kind, ObjectInputs, Owner, build_objects};
+use llsd_render::objects::{Kind, Owner};
 use tracing::Instrument;
 
 use crate::cache::{Priority, UpstreamRunning, WatchedResource, uptime};
 use crate::images::Puller;
-use apply::{Requested, Target, apply};
+use apply::apply;
 pub(crate) use context::Context;
+use decide::{Decision, Pass};
 pub(crate) use error::Error;
-use gather::{Gathered, gather};
-use generate::generate;
+use gather::Gathered;
 use report::{Applied, report};
-use resolve_secrets::resolve_secrets;
+use resolve::{Resolved, Resolver};
 
 /// Requeue delay after a success: a safety net in case a watch misses a change.
 const RESYNC: Duration = Duration::from_secs(3600);
@@ -68,11 +73,15 @@ pub(crate) async fn reconcile(
     let result = run_steps(&watched, &ctx).await;
     let outcome = result.as_ref().map_or_else(Error::outcome, |_| "done");
     ctx.metrics.count_reconcile(outcome, started.elapsed());
+    ctx.rollouts.see(&(namespace.clone(), name.clone()));
     match &result {
         Ok(_) => ctx.backoff.reset(&namespace, &name),
         Err(error) => {
             for code in error.rejection_codes() {
                 ctx.metrics.count_rejection(code);
+            }
+            if error.waits_for_change() {
+                ctx.rollouts.finish(&(namespace.clone(), name.clone()));
             }
         }
     }
@@ -144,78 +153,90 @@ async fn converge(
     if let Some(running) = ctx.cache.running_upstream(uptime()) {
         return Err(running.into());
     }
-    let gathered = gather_recorded(ctx, &checked, owner)
-        .instrument(tracing::debug_span!("gather"))
-        .await?;
+    ctx.references.record(owner, &checked);
+    let settings = ctx.settings.get().await;
     let (status, _) = ctx.statuses.newest(cr);
-    let plan = generate(
-        &ctx.plugins,
-        ctx.author(owner),
-        &checked,
-        &gathered,
-        &status,
-    )
-    .instrument(tracing::debug_span!("generate"))
-    .await?;
-    let secrets = resolve_secrets(&ctx.contents, &checked, &plan, owner)
-        .instrument(tracing::debug_span!("resolve_secrets"))
-        .await?;
-    let desired = tracing::debug_span!("build_objects").in_scope(|| {
-        build_objects(&ObjectInputs {
-            checked: &checked,
-            image: &gathered.image,
-            server: &gathered.server,
-            plan: &plan,
-            secrets_digest: secrets.digest.as_deref(),
-            owner,
-            cluster: &ctx.cluster,
-            ca_bundle: gathered.ca_bundle.as_ref(),
-            derived: &secrets.derived,
-            network_policy: gathered.network_policy,
-            allows_any_uid: gathered.allows_any_uid,
-        })
-    })?;
-    let target = Target {
-        client: &ctx.client,
-        cache: &ctx.cache,
-        priority: &ctx.priority,
+    let puller = Puller::of(&checked, &owner.namespace);
+    let gathered =
+        |gathered: &Result<Gathered, gather::Error>| note_gathered(ctx, owner, &puller, gathered);
+    let images = ctx.images.for_resource(owner);
+    let resolver = Resolver {
+        cr,
         owner,
-        requested: Requested::of(&checked),
+        status: &status,
+        contents: &ctx.contents,
+        settings: &settings,
+        images: &images,
+        plugins: &ctx.plugins,
+        author: ctx.author(owner),
+        tags: Some(&ctx.tags),
+        cluster: &ctx.cluster,
+        reads_secrets: true,
+        gathered: &gathered,
     };
-    let written = apply(target, desired)
+    let current = resolver.observe(checked).await?;
+    let pass = Pass {
+        ctx,
+        cr,
+        owner,
+        resolver: &resolver,
+        current: &current,
+    };
+    let Decision {
+        resolved: Resolved {
+            resolution,
+            secrets,
+        },
+        updates,
+        setback,
+    } = pass.decide().await?;
+    note_image(ctx, owner, &puller, &resolution.gathered);
+    let desired = resolver.desired(&current, &resolution, &secrets).await?;
+    let written = apply(pass.target(), desired)
         .instrument(tracing::debug_span!("apply"))
         .await?;
-    Ok(written.map(|written| Applied::new(checked, gathered, plan, written)))
+    Ok(written.map(|written| Applied {
+        checked: current.checked,
+        gathered: resolution.gathered,
+        plan: resolution.plan,
+        updates,
+        setback,
+        written,
+    }))
 }
 
-/// The gather step. Also records what the resource refers to, which plugin its image proposes, and
-/// how reading its image ended.
-async fn gather_recorded(
+/// Records which pull secrets were tried, how reading an image ended, and what it proposes.
+fn note_gathered(
     ctx: &Context,
-    checked: &Checked,
     owner: &Owner,
-) -> Result<Gathered, Error> {
-    ctx.references.record(owner, checked);
-    let settings = ctx.settings.get().await;
-    let images = ctx.images.for_resource(owner);
-    let gathered = gather(&ctx.contents, &settings, &images, checked, owner).await;
-    let puller = Puller::of(checked, &owner.namespace);
+    puller: &Puller,
+    gathered: &Result<Gathered, gather::Error>,
+) {
     ctx.references
-        .record_pull_secrets(owner, ctx.images.pull_secrets(&puller));
-    let image_read = match &gathered {
-        Ok(gathered) => gathered.labels.as_ref().map(|_| "Read"),
+        .record_pull_secrets(owner, ctx.images.pull_secrets(puller));
+    let image_read = match gathered {
+        Ok(gathered) => gathered.facts.as_ref().map(|_| "Read"),
         Err(error) => error.image().map(|error| error.cause.reason()),
     };
     if let Some(outcome) = image_read {
         ctx.metrics.count_image_read(outcome);
     }
-    let gathered = gathered?;
+    if let Ok(gathered) = gathered {
+        note_image(ctx, owner, puller, gathered);
+    }
+}
+
+/// Records which tag a resource uses, and which plugin its image proposes.
+fn note_image(ctx: &Context, owner: &Owner, puller: &Puller, gathered: &Gathered) {
+    if gathered.facts.is_some() {
+        let resource = (owner.namespace.clone(), owner.name.clone());
+        ctx.tags.register(&gathered.image, puller, &resource);
+    }
     if let Some(plugin) = gathered.proposed_plugin() {
         ctx.plugins
             .proposals
             .record(&owner.namespace, &gathered.image, plugin);
     }
-    Ok(gathered)
 }
 
 /// When to retry. A rejected spec waits for its author and a missing object for its creator; both are

@@ -10,6 +10,7 @@
 
 mod load;
 mod parse;
+mod rollouts;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,9 @@ use kube::Client;
 use llsd_registry::Mirror;
 use llsd_render::distributions::{self, KnownDistribution};
 
+pub(crate) use llsd_api::schema_plugin::Existing;
 use parse::{Parsed, ParsedSettings};
+pub(crate) use rollouts::RolloutSettings;
 pub(crate) use watch::{CurrentSettings, SettingsWatcher};
 
 /// The distributions that resources can use by name.
@@ -50,6 +53,8 @@ pub(crate) struct Settings {
     distributions: LastGood<BTreeMap<String, LastGood<KnownDistribution>>>,
     mirrors: LastGood<Vec<Mirror>>,
     any_uid_namespaces: LastGood<BTreeSet<String>>,
+    rollouts: LastGood<RolloutSettings>,
+    default_rollouts: RolloutSettings,
 }
 
 /// The last valid value of a part, and the problem of a newer one.
@@ -109,6 +114,7 @@ impl Settings {
             distributions,
             mirrors,
             any_uid_namespaces,
+            rollouts,
         } = parsed;
         let known = old.and_then(|old| old.distributions.value.as_ref());
         let distributions = distributions.map(|all| {
@@ -126,6 +132,8 @@ impl Settings {
                 old.map(|old| &old.any_uid_namespaces),
                 any_uid_namespaces,
             ),
+            rollouts: LastGood::after(old.map(|old| &old.rollouts), rollouts),
+            default_rollouts: RolloutSettings::default(),
         }
     }
 
@@ -182,6 +190,15 @@ impl Settings {
         namespaces.is_some_and(|all| all.contains(namespace))
     }
 
+    /// How existing resources follow what the installer changes: the defaults, while the setting was
+    /// never valid.
+    pub(crate) fn rollouts(&self) -> &RolloutSettings {
+        self.rollouts
+            .value
+            .as_ref()
+            .unwrap_or(&self.default_rollouts)
+    }
+
     /// Every problem of the ConfigMap.
     fn problems(&self) -> Vec<&str> {
         let Self {
@@ -189,6 +206,8 @@ impl Settings {
             distributions,
             mirrors,
             any_uid_namespaces,
+            rollouts,
+            default_rollouts: _,
         } = self;
         let entries = distributions.value.iter().flat_map(BTreeMap::values);
         let mut all: Vec<&str> = [
@@ -196,6 +215,7 @@ impl Settings {
             &distributions.problem,
             &mirrors.problem,
             &any_uid_namespaces.problem,
+            &rollouts.problem,
         ]
         .into_iter()
         .chain(entries.map(|entry| &entry.problem))
@@ -251,6 +271,7 @@ mod tests {
             distributions: distributions.map(|all| all.into_iter().map(entry).collect()),
             mirrors: Ok(Vec::new()),
             any_uid_namespaces: Ok(BTreeSet::new()),
+            rollouts: Ok(RolloutSettings::default()),
         }
     }
 

@@ -5,6 +5,8 @@
 
 use pem::{EncodeConfig, LineEnding, Pem};
 
+use crate::digest;
+
 /// Maximum size of the bundle: what a ConfigMap can hold, minus room for the rest of the object.
 const MAX_BYTES: usize = 1_000_000;
 const CERTIFICATE: &str = "CERTIFICATE";
@@ -12,6 +14,25 @@ const CERTIFICATE: &str = "CERTIFICATE";
 /// Validated certificates in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaBundle(String);
+
+/// The certificates that a server trusts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedCa {
+    /// Digest of the bundle.
+    pub digest: String,
+    /// The bundle; `None` if it is not at hand, because its sources changed since. Its ConfigMap then
+    /// stays as it is.
+    pub bundle: Option<CaBundle>,
+}
+
+impl From<CaBundle> for TrustedCa {
+    fn from(bundle: CaBundle) -> Self {
+        Self {
+            digest: digest::of(bundle.as_str()),
+            bundle: Some(bundle),
+        }
+    }
+}
 
 /// One key of a ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +75,11 @@ impl CaBundle {
     /// The bundle as PEM.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// A bundle that was validated before, if it has this digest.
+    pub fn validated(text: &str, expected: &str) -> Option<Self> {
+        (digest::of(text) == expected).then(|| Self(text.to_owned()))
     }
 
     /// Joins the sources that the resource names and those that the platform provides to every

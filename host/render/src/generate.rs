@@ -17,6 +17,7 @@ use llsd_adapter_sdk::documents::{
 };
 use llsd_api::checked::Checked;
 use llsd_api::{Diagnostic, FieldPath, Severity};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::adapter::{Adapter, Fault, Response};
@@ -45,11 +46,12 @@ pub struct Inputs<'a> {
 }
 
 /// A generated server configuration and everything that it needs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Generated {
     /// The server configuration as YAML.
     pub yaml: String,
-    /// The same as a value, with the keys in the same order.
+    /// The same as a value, with the keys in the same order. A stored configuration has only the YAML.
+    #[serde(skip)]
     pub config: Value,
     /// Environment variables that the pod must have.
     pub variables: Vec<PodVariable>,
@@ -69,11 +71,12 @@ pub struct Generated {
     pub receipt: Receipt,
     /// The faults of plugins that were asked to detect the schema, and that were not needed. Each is also
     /// a warning.
+    #[serde(skip)]
     pub skipped: Vec<Fault>,
 }
 
 /// The plugin, input and output of a generation: enough to repeat it elsewhere and compare.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// Name of the plugin.
     pub plugin: String,

@@ -15,6 +15,8 @@ mod disruption_budget;
 mod environment;
 mod exposure;
 mod external_providers;
+mod frozen;
+mod merge;
 mod metadata;
 mod network_policy;
 mod pod;
@@ -30,18 +32,24 @@ pub(crate) mod volumes;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use llsd_api::checked::{Checked, ConfigSource};
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
+use serde::{Deserialize, Serialize};
 
-use crate::ca_bundle::CaBundle;
+use crate::ca_bundle::TrustedCa;
 use crate::generate::Generated;
 use crate::server_facts::ServerFacts;
 use metadata::metadata;
 
+pub use ca_bundle::{
+    BACKUP_SUFFIX as CA_BUNDLE_BACKUP_SUFFIX, KEY as CA_BUNDLE_KEY, SUFFIX as CA_BUNDLE_SUFFIX,
+    ca_bundle_backup,
+};
 pub use child::{Child, Kind, Need, Retired, Write};
 pub use config_map::{config_map_name, is_generated_config_map};
 pub use derived_secret::DerivedValues;
 pub(crate) use environment::{CA_VARIABLE, OPERATOR_VARIABLES};
 pub use exposure::exposed_url;
 pub use external_providers::init_container_name;
+pub use frozen::FrozenObjects;
 pub use metadata::pod_selector;
 pub use quantity::is_less as is_smaller_quantity;
 pub use role_binding::ANY_UID;
@@ -71,7 +79,7 @@ pub struct Owner {
 }
 
 /// The source of the server configuration.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ConfigPlan {
     /// The operator generates the file.
     Generated(Box<Generated>),
@@ -116,7 +124,7 @@ pub struct ObjectInputs<'a> {
     /// The capabilities of the cluster.
     pub cluster: &'a Cluster,
     /// CA certificates that the server trusts.
-    pub ca_bundle: Option<&'a CaBundle>,
+    pub ca_bundle: Option<&'a TrustedCa>,
     /// Values that were extracted from secret values.
     pub derived: &'a DerivedValues,
     /// Whether to create a NetworkPolicy, if the operator's settings decide. `None`: the resource
@@ -194,9 +202,9 @@ fn before_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
     let children = [
         config_map::config_map(inputs.plan, owner)
             .map(|one| Child::new(Kind::ConfigMap, once, essential, &one)),
-        inputs.ca_bundle.map(|bundle| {
-            let one = ca_bundle::config_map(bundle, owner);
-            Child::new(Kind::ConfigMap, converge, essential, &one)
+        inputs.ca_bundle.and_then(|trusted| {
+            let one = ca_bundle::config_map(trusted.bundle.as_ref()?, owner);
+            Some(Child::new(Kind::ConfigMap, converge, essential, &one))
         }),
         derived_secret::secret(inputs)
             .map(|one| Child::new(Kind::Secret, converge, essential, &one)),
@@ -247,6 +255,7 @@ fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
         (Kind::PodDisruptionBudget, disruption_budget::SUFFIX),
         (Kind::Ingress, exposure::INGRESS_SUFFIX),
         (Kind::ConfigMap, ca_bundle::SUFFIX),
+        (Kind::ConfigMap, ca_bundle::BACKUP_SUFFIX),
         (Kind::Secret, derived_secret::SUFFIX),
         (Kind::Route, exposure::ROUTE_SUFFIX),
         (Kind::RoleBinding, role_binding::SUFFIX),
@@ -255,6 +264,11 @@ fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
         .into_iter()
         // A cluster that does not serve a kind has no object of it to delete.
         .filter(|(kind, _)| kind.is_served(inputs.cluster))
+        // A ConfigMap of certificates that are not at hand stays as it is.
+        .filter(|(kind, suffix)| {
+            let is_ca_bundle = [ca_bundle::SUFFIX, ca_bundle::BACKUP_SUFFIX].contains(suffix);
+            *kind != Kind::ConfigMap || !is_ca_bundle || inputs.ca_bundle.is_none()
+        })
         .map(|(kind, suffix)| Retired {
             kind,
             name: format!("{}{suffix}", inputs.owner.name),

@@ -1,9 +1,9 @@
 //! The `ProviderPackage` document in the image of an external provider.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The fields of the document that the server configuration needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderPackage {
     /// The provider's type: `remote::custom`.
     pub provider_type: String,

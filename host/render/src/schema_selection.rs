@@ -14,6 +14,7 @@ use std::fmt;
 
 use llsd_adapter_sdk::documents::{Hints, ServedSchema};
 use llsd_adapter_sdk::{Candidate, Detection, Release};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::adapter::{Adapter, Fault};
@@ -39,7 +40,7 @@ impl SelectedSchema<'_> {
 }
 
 /// How the schema was selected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SchemaSource {
     /// By its id in the resource, in the distribution map or in a label of the image.
     Stated,
@@ -64,7 +65,7 @@ impl SchemaSource {
 }
 
 /// A selected schema, and how it was selected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemaChoice {
     /// The id of the schema.
     pub id: String,
@@ -73,7 +74,7 @@ pub struct SchemaChoice {
 }
 
 /// The releases that read a schema.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseRange {
     /// The first release.
     pub from: String,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use llsd_api::server_variables::{Form, readings};
+use serde::{Deserialize, Serialize};
 
 use crate::yaml;
 
@@ -19,7 +20,8 @@ const PUBLISHED: &str = "llamastack/distribution-";
 const FIRST_WITH_VARIABLE: (u32, u32) = (0, 3);
 
 /// What is known about a server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ServerFacts {
     /// The user in the image's configuration.
     pub user: Option<String>,
@@ -31,7 +33,7 @@ pub struct ServerFacts {
 }
 
 /// How the entry point of an image finds the server configuration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryPoint {
     /// By the variable `RUN_CONFIG_PATH`.
     Variable,

@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use llsd_adapter_sdk::documents::{Counts, Part, ReadAs, Startup};
 use llsd_api::checked::{Checked, Reference, check_document};
 use llsd_api::{Diagnostics, FieldPath};
-use llsd_render::ca_bundle::{CaBundle, CaSource};
+use llsd_render::ca_bundle::{CaBundle, CaSource, TrustedCa};
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, Kind, Need, ObjectInputs, Owner,
-    build_objects,
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, FrozenObjects, Kind, Need,
+    ObjectInputs, Owner, build_objects,
 };
 use llsd_render::{
     Generated, PodVariable, Receipt, ReleaseRange, SchemaChoice, SchemaSource, ServerFacts,
@@ -174,10 +174,10 @@ fn the_objects_of_a_server_with_a_ca_bundle_and_a_derived_secret() {
         key: "ca.crt",
         text,
     };
-    let bundle = CaBundle::new(&[source], &[]).unwrap();
+    let trusted = CaBundle::new(&[source], &[]).unwrap().map(TrustedCa::from);
     let cluster = Cluster::default();
     let inputs = ObjectInputs {
-        ca_bundle: bundle.as_ref(),
+        ca_bundle: trusted.as_ref(),
         ..inputs(&checked, &plan, &cluster, &derived)
     };
     golden("ca_bundle", &build_objects(&inputs).unwrap());
@@ -210,6 +210,38 @@ fn the_digest_on_a_secret_does_not_depend_on_its_values() {
     assert!(!format!("{debug:?}").contains("canary"));
 }
 
+/// Issue J, defect 3.
+#[test]
+fn certificates_that_change_are_merged_into_objects_of_another_release() {
+    let checked = checked(with(json!({})));
+    let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
+    let cluster = Cluster::default();
+    let build = |digest: Option<&str>, image: &'static str| {
+        let trusted = digest.map(|digest| TrustedCa {
+            digest: digest.to_owned(),
+            bundle: None,
+        });
+        let inputs = ObjectInputs {
+            ca_bundle: trusted.as_ref(),
+            image,
+            ..inputs(&checked, &plan, &cluster, &derived)
+        };
+        FrozenObjects::of(&build_objects(&inputs).unwrap())
+    };
+    let theirs = build(None, "acme/older:0.6");
+    let merged = theirs.merge(&build(None, IMAGE), &build(Some("sha256:1"), IMAGE));
+    assert_eq!(
+        merged.template(),
+        build(Some("sha256:1"), "acme/older:0.6").template()
+    );
+    assert_eq!(
+        theirs.merge(&build(None, IMAGE), &build(None, IMAGE)),
+        theirs
+    );
+    assert_eq!(merged.differences(&theirs), ["Deployment minimal"]);
+    assert_ne!(merged.deployment_digest(), theirs.deployment_digest());
+}
+
 #[test]
 fn optional_objects_that_are_not_requested_are_retired_except_for_the_volume_claim() {
     let retired = |checked: &Checked| -> Vec<String> {
@@ -222,6 +254,7 @@ fn optional_objects_that_are_not_requested_are_retired_except_for_the_volume_cla
         "minimal-pdb",
         "minimal-ingress",
         "minimal-ca-bundle",
+        "minimal-ca-bundle-previous",
         "minimal-derived",
     ];
     assert_eq!(retired(&checked(with(json!({})))), all);

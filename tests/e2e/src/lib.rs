@@ -7,6 +7,7 @@ mod objects;
 mod operator;
 mod operator_process;
 mod permissions;
+mod recorded;
 mod resource;
 mod rollout;
 mod tcp_proxy;
@@ -18,6 +19,7 @@ pub use health::{argocd_health, kstatus};
 pub use operator::{Operator, host, plugins, registries};
 pub use operator_process::OperatorProcess;
 pub use permissions::{Permission, granted};
+pub use recorded::{gunzip, gzip};
 pub use resource::{
     STARTER, condition, config_map, has_condition, minimal, named, ogx_base, on_image, phase,
 };

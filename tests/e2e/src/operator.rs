@@ -71,6 +71,7 @@ impl TestEnv {
             identity: None,
             endpoints: Endpoints::default(),
             polling: None,
+            tag_interval: None,
             metrics: Metrics::new(),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::untyped::{self, UntypedObject};
@@ -19,7 +20,7 @@ use crate::v1alpha2::SecretReference;
 pub(super) const VARIABLE_PREFIX: &str = "LLSD_";
 
 /// A key of a Secret in the resource's namespace, and the variable that will hold its value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Reference {
     /// Field path of the reference.
     pub path: FieldPath,

@@ -58,6 +58,7 @@ pub(super) fn check(
         name,
         image,
         schema,
+        updates: _,
         base_config,
     } = source;
     let path = FieldPath::spec().field("distribution");

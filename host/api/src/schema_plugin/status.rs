@@ -46,6 +46,9 @@ pub struct SchemaPluginStatus {
     /// Result of the shadow comparison of the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowSummary>,
+    /// How far existing resources follow the version in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutProgress>,
     /// Plugins that images proposed under this prefix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_PROPOSALS))]
@@ -110,6 +113,22 @@ pub struct ShadowSummary {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 1024)))]
     pub examples: Vec<String>,
+}
+
+/// How far existing resources follow the version in use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutProgress {
+    /// The component that is rolled out.
+    pub component_digest: String,
+    /// For example 12 of 200, 3 unchanged, halted at ns/name.
+    pub summary: String,
+    /// The resource that halts the rollout, as namespace/name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted_at: Option<String>,
+    /// Why that resource failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// A plugin that an image proposed.

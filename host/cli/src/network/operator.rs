@@ -35,6 +35,9 @@ const POLL_SECONDS: u64 = 300;
 /// the API server reuses connections.
 const DRAIN_SECONDS: u64 = 10;
 
+/// Default of `--check-tags`. Long, because a tag that moved changes nothing by itself.
+const TAG_SECONDS: u64 = 3600;
+
 /// Arguments of `operator`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -72,6 +75,9 @@ pub(crate) struct Arguments {
     /// replica is not ready any more. Default: 10, or 0 with --dev
     #[arg(long, value_name = "SECONDS")]
     drain: Option<u64>,
+    /// Interval between checks whether the tags of images in use moved; 0 disables them
+    #[arg(long, value_name = "SECONDS", default_value_t = TAG_SECONDS)]
+    check_tags: u64,
     /// Write the log as JSON
     #[arg(long)]
     log_json: bool,
@@ -184,6 +190,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 metrics: arguments.metrics.map(bind).transpose()?,
             },
             polling: polling(arguments),
+            tag_interval: (arguments.check_tags > 0)
+                .then(|| Duration::from_secs(arguments.check_tags)),
             metrics,
         };
         llsd_controller::run(options, until(stopped)).await?;

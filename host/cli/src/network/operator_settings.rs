@@ -21,10 +21,7 @@ const DEFAULT_NAMESPACE: &str = "llsd-system";
 #[derive(clap::Args)]
 pub(crate) struct OperatorOptions {
     #[command(flatten)]
-    cluster: ClusterOptions,
-    /// Namespace of the operator; by default read from the custom resource definition
-    #[arg(long, value_name = "NAME")]
-    operator_namespace: Option<String>,
+    operator: OperatorNamespace,
     /// Label selector of SchemaPlugins, as passed to the operator
     #[arg(long, value_name = "SELECTOR")]
     plugin_selector: Option<String>,
@@ -32,6 +29,16 @@ pub(crate) struct OperatorOptions {
     plugins: plugin_loader::PluginOptions,
     #[command(flatten)]
     registries: RegistryOptions,
+}
+
+/// Options that select the cluster and the namespace of its operator.
+#[derive(clap::Args)]
+pub(crate) struct OperatorNamespace {
+    #[command(flatten)]
+    cluster: ClusterOptions,
+    /// Namespace of the operator; by default read from the custom resource definition
+    #[arg(long, value_name = "NAME")]
+    operator_namespace: Option<String>,
 }
 
 impl OperatorOptions {
@@ -44,13 +51,13 @@ impl OperatorOptions {
         let plugins = plugin_loader::load(&host, &self.plugins)?;
         let registry = Registry::new(self.registries.settings()?)?;
         let keyring = self.registries.keyring()?;
-        self.cluster.run(async |client| {
+        self.operator.run(async |client, operator_namespace| {
             let previewer = Previewer::load(PreviewOptions {
                 client: client.clone(),
                 plugins,
                 host,
                 plugin_selector: self.plugin_selector.clone(),
-                operator_namespace: self.operator_namespace(&client).await?,
+                operator_namespace,
                 registry,
                 keyring,
             });
@@ -61,6 +68,19 @@ impl OperatorOptions {
                 ));
             }
             work(client, previewer).await
+        })
+    }
+}
+
+impl OperatorNamespace {
+    /// Connects to the cluster and runs `work` with the namespace of its operator.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(Client, String) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.cluster.run(async |client| {
+            let namespace = self.operator_namespace(&client).await?;
+            work(client, namespace).await
         })
     }
 

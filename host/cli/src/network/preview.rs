@@ -90,7 +90,7 @@ async fn as_applied(client: &Client, object: Value) -> anyhow::Result<Distributi
 }
 
 /// The change of one object as a diff, if there is one.
-fn describe(change: &ObjectChange) -> Option<String> {
+pub(super) fn describe(change: &ObjectChange) -> Option<String> {
     let ObjectChange {
         kind,
         name,

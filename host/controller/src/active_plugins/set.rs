@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::Stream;
+use llsd_api::schema_plugin::Existing;
 use llsd_plugin::Plugin;
 use llsd_registry::Reference;
+use llsd_render::adapter::Adapter;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -18,6 +20,8 @@ use super::changes;
 pub(crate) struct PluginSet {
     builtin: Arc<[Plugin]>,
     loaded: Mutex<BTreeMap<Slot, Plugin>>,
+    /// What existing resources do with a new version, by `SchemaPlugin`.
+    existing: Mutex<BTreeMap<String, Existing>>,
     current: watch::Sender<Arc<[Plugin]>>,
 }
 
@@ -41,6 +45,7 @@ impl PluginSet {
         Self {
             current,
             loaded: Mutex::default(),
+            existing: Mutex::default(),
             builtin,
         }
     }
@@ -53,6 +58,29 @@ impl PluginSet {
     /// The plugin in a slot.
     pub(crate) fn at(&self, slot: &Slot) -> Option<Plugin> {
         self.loaded.lock().get(slot).cloned()
+    }
+
+    /// The `SchemaPlugin` that a component comes from, and what existing resources do with a new version
+    /// of it. `None` for a built-in one.
+    pub(crate) fn schema_plugin_of(&self, digest: &str) -> Option<(String, Existing)> {
+        let loaded = self.loaded.lock();
+        let (slot, _) = loaded
+            .iter()
+            .find(|(_, plugin)| plugin.digest() == digest)?;
+        let name = slot.schema_plugin.clone();
+        let existing = self.existing.lock().get(&name).copied();
+        Some((name, existing.unwrap_or_default()))
+    }
+
+    /// Sets what existing resources do with a new version of a `SchemaPlugin`.
+    pub(crate) fn set_existing(&self, schema_plugin: &str, existing: Existing) {
+        let mut all = self.existing.lock();
+        let before = all.insert(schema_plugin.to_owned(), existing);
+        drop(all);
+        if before.unwrap_or_default() != existing {
+            let loaded = self.loaded.lock();
+            self.publish(&loaded);
+        }
     }
 
     /// Whether a proposed plugin is in use.

@@ -46,6 +46,23 @@ pub(super) fn child(kind: Kind, mut object: DynamicObject) -> DynamicObject {
     object
 }
 
+/// The metadata of a recorded resolution.
+pub(super) fn revision(full: ObjectMeta) -> DynamicObject {
+    DynamicObject {
+        types: None,
+        metadata: ObjectMeta {
+            name: full.name,
+            namespace: full.namespace,
+            uid: full.uid,
+            resource_version: full.resource_version,
+            owner_references: full.owner_references,
+            annotations: full.annotations,
+            ..ObjectMeta::default()
+        },
+        data: Value::Null,
+    }
+}
+
 /// Whether objects of a kind are watched without their content.
 pub(super) fn is_metadata_only(kind: Kind) -> bool {
     matches!(kind, Kind::ConfigMap | Kind::Secret)

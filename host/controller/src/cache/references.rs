@@ -33,6 +33,8 @@ pub(crate) enum Referent {
     AnyUid {
         namespace: String,
     },
+    /// How existing resources follow what the installer changes.
+    RolloutSettings,
 }
 
 /// Namespace and name of a resource.
@@ -172,6 +174,7 @@ fn stated(owner: &Owner, checked: &Checked) -> BTreeSet<Referent> {
         .chain(switch)
         .chain([
             Referent::Mirrors,
+            Referent::RolloutSettings,
             Referent::AnyUid {
                 namespace: namespace.clone(),
             },

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Api, DynamicObject};
@@ -46,6 +46,14 @@ impl Watches {
         ));
         let pods =
             watcher::Config::default().labels(&format!("{}={}", labels::APP, labels::PRODUCT));
+        self.watch(
+            &mut tasks,
+            self.scope
+                .api::<PartialObjectMeta<ControllerRevision>>(&self.client),
+            children.clone(),
+            Source::Revisions,
+            |head| projection::revision(head.metadata),
+        );
         for kind in self.cache.kinds() {
             match kind {
                 Kind::ConfigMap => self.watch(
@@ -140,6 +148,7 @@ enum Source {
     Child(Kind),
     Pods,
     ReplicaSets,
+    Revisions,
     Leases,
 }
 
@@ -149,6 +158,7 @@ impl Source {
             Self::Child(kind) => cache.of(kind),
             Self::Pods => Some(&cache.pods),
             Self::ReplicaSets => Some(&cache.replica_sets),
+            Self::Revisions => Some(&cache.revisions),
             Self::Leases => Some(&cache.leases),
         }
     }
@@ -173,7 +183,7 @@ impl Source {
         let own = match self {
             // The resource of the same name may adopt a Deployment without an owner.
             Self::Child(Kind::Deployment) => Some(object.name_any()),
-            Self::Child(_) => owner(object),
+            Self::Child(_) | Self::Revisions => owner(object),
             Self::Pods | Self::ReplicaSets => object.labels().get(labels::INSTANCE).cloned(),
             // Resources that wait for the Lease to expire are requeued.
             Self::Leases => None,

@@ -102,6 +102,22 @@ impl Fetcher {
         base(&key, first.result?)
     }
 
+    /// The base configuration of an image as it is now, for a task in the background that can wait.
+    pub(crate) async fn read_now(
+        &self,
+        image: &str,
+        puller: &Puller,
+    ) -> Result<Arc<BaseConfig>, Error> {
+        let reading = self.0.images.read_base(image, puller);
+        match tokio::time::timeout(DEADLINE, reading).await {
+            Ok(read) => read,
+            Err(_) => Err(Error::Deadline {
+                image: image.to_owned(),
+                limit: DEADLINE,
+            }),
+        }
+    }
+
     fn request(&self, key: &Key, resource: Option<Resource>) -> Answer {
         let current = self.0.circumstances(&key.puller);
         let now = Instant::now();

@@ -20,6 +20,9 @@ use crate::images::{Fetcher, Images};
 use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
 use crate::process::{Events, Health, ServeError, serve_metrics, serve_probes};
 use crate::reconcile::Context;
+use crate::reconcile::revisions::Revisions;
+use crate::reconcile::rollouts::Rollouts;
+use crate::reconcile::tags::Tags;
 use crate::servers::ServerPoller;
 use crate::settings::{CurrentSettings, SettingsWatcher};
 
@@ -57,6 +60,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         identity,
         endpoints,
         polling,
+        tag_interval: _,
         metrics,
     } = options;
     let kinds = Kind::ALL.iter().copied();
@@ -99,6 +103,9 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         cluster,
         cache: cache.clone(),
         contents: ContentCache::new(client.clone(), cache.clone(), operator_namespace.clone()),
+        revisions: Revisions::new(client.clone(), cache.clone()),
+        rollouts: Rollouts::default(),
+        tags: Tags::default(),
         statuses: StatusCache::default(),
         events: events.clone(),
         backoff: Backoff::default(),

@@ -85,6 +85,10 @@ fn watch_resources(
         .reflect(writer)
         // A controller does not report deletions.
         .inspect(move |event| {
+            if let Ok(Event::InitApply(listed)) = event {
+                let uid = listed.uid().unwrap_or_default();
+                forgetting.revisions.list_resource(uid);
+            }
             if let Ok(Event::Delete(deleted)) = event {
                 let namespace = deleted.namespace().unwrap_or_default();
                 forgetting.forget(&namespace, &deleted.name_any());

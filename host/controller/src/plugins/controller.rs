@@ -151,6 +151,11 @@ async fn reconcile_one(resource: &SchemaPlugin, ctx: &Context) -> Result<Action,
     if !*ctx.is_leader.borrow() {
         return Ok(load_from_status(resource, ctx).await);
     }
+    let rollout = resource.spec.rollout.as_ref();
+    let existing = rollout.and_then(|rollout| rollout.existing);
+    ctx.plugins
+        .set
+        .set_existing(&resource.name_any(), existing.unwrap_or_default());
     let old = resource.status.clone().unwrap_or_default();
     let mut status = old.clone();
     if old.observed_generation == resource.metadata.generation {
@@ -265,6 +270,11 @@ async fn write_status(
     status: &SchemaPluginStatus,
 ) -> Result<bool, Error> {
     let name = resource.name_any();
+    // The progress of the rollout has another writer.
+    let status = &SchemaPluginStatus {
+        rollout: None,
+        ..status.clone()
+    };
     let document = json!({
         "apiVersion": SchemaPlugin::api_version(&()),
         "kind": SchemaPlugin::kind(&()),

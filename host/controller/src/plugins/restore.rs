@@ -85,6 +85,11 @@ impl Restorer<'_> {
         let Some(status) = &resource.status else {
             return Vec::new();
         };
+        let rollout = resource.spec.rollout.as_ref();
+        let existing = rollout.and_then(|rollout| rollout.existing);
+        self.plugins
+            .set
+            .set_existing(&resource.name_any(), existing.unwrap_or_default());
         // An invalid spec does not remove the plugins in use.
         let grant =
             CheckedSpec::new(&resource.spec).map_or_else(|_| Grant::default(), |spec| spec.grant);

@@ -19,6 +19,7 @@ pub(super) fn held_back(
         approved_digest,
         allow_downgrade: _,
         rollback_from: _,
+        existing: _,
     } = rollout?;
     let is_approved = approved_digest.as_deref() == Some(digest);
     let approve = format!("set spec.rollout.approvedDigest to {digest:?} to put it into use");

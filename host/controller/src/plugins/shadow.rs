@@ -18,7 +18,7 @@ use llsd_render::objects::Kind;
 use serde_json::Value;
 
 use crate::cache::WatchedResource;
-use crate::reconcile::gather::{Source, gather};
+use crate::reconcile::gather::{Source, gather, trusted_ca};
 use crate::reconcile::generate::{self, generate_with};
 use crate::reconcile::{Context, owner};
 
@@ -101,7 +101,11 @@ impl Resources {
         let settings = settings.get().await;
         let owner = owner(cr);
         let images = images.waiting_until(read_until, &owner);
-        let gathered = match gather(contents, &settings, &images, &checked, &owner).await {
+        let gathered = async {
+            let ca = trusted_ca(contents, &checked, &owner).await?;
+            gather(contents, &settings, &images, &checked, &owner, None, &ca).await
+        };
+        let gathered = match gathered.await {
             Ok(gathered) => gathered,
             Err(error) if error.waits_for_change() => return None,
             Err(_) => {

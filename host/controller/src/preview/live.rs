@@ -13,7 +13,6 @@ use crate::reconcile::{Error, apply};
 pub(super) struct LiveObjects<'a> {
     pub(super) client: &'a Client,
     pub(super) owner: &'a Owner,
-    pub(super) requested: apply::Requested<'a>,
 }
 
 impl LiveObjects<'_> {
@@ -30,9 +29,7 @@ impl LiveObjects<'_> {
             Some(live) if desired.write == Write::Once => displayed(live),
             Some(live) if desired.write == Write::Grow => displayed(&apply::grown(live, &desired)),
             // An object of someone else is not changed.
-            Some(live)
-                if apply::preserve(live, &mut desired, self.owner, self.requested).is_err() =>
-            {
+            Some(live) if apply::preserve(live, &mut desired, self.owner).is_err() => {
                 displayed(live)
             }
             Some(_) => {

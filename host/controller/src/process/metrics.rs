@@ -40,6 +40,8 @@ pub struct Metrics {
     plugin_transitions: Counters<1>,
     configuration_problems: Gauge,
     release_mismatches: Gauge,
+    rollout_resources: Family<[Label; 2], Gauge>,
+    rollout_halted: Family<[Label; 2], Gauge>,
     /// Namespace and name of the resources that `release_mismatches` counts.
     mismatched: Mutex<BTreeSet<(String, String)>>,
 }
@@ -62,6 +64,8 @@ impl Metrics {
             plugin_transitions: Family::default(),
             configuration_problems: Gauge::default(),
             release_mismatches: Gauge::default(),
+            rollout_resources: Family::default(),
+            rollout_halted: Family::default(),
             mismatched: Mutex::default(),
         };
         let Self {
@@ -79,6 +83,8 @@ impl Metrics {
             plugin_transitions,
             configuration_problems,
             release_mismatches,
+            rollout_resources,
+            rollout_halted,
             mismatched: _,
         } = &mut metrics;
         registry.register(
@@ -143,6 +149,16 @@ impl Metrics {
             "Resources whose server reports a release of another dialect than its configuration",
             release_mismatches.clone(),
         );
+        registry.register(
+            "rollout_resources",
+            "Resources that a rollout concerns, by state: updated, unchanged or waiting",
+            rollout_resources.clone(),
+        );
+        registry.register(
+            "rollout_halted",
+            "1 for each rollout that is halted, with the resource that failed",
+            rollout_halted.clone(),
+        );
         Arc::new(metrics)
     }
 
@@ -192,6 +208,29 @@ impl Metrics {
         }
         self.release_mismatches
             .set(i64::try_from(mismatched.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how far a rollout is: the numbers of updated, unchanged and waiting resources, and the
+    /// resource that halts it. Resource names are labels here, because a halted rollout needs someone
+    /// to look at that one resource.
+    pub(crate) fn set_rollouts<'a>(
+        &self,
+        rollouts: impl Iterator<Item = (&'a str, [usize; 3], Option<&'a str>)>,
+    ) {
+        self.rollout_resources.clear();
+        self.rollout_halted.clear();
+        for (rollout, numbers, halted_at) in rollouts {
+            let rollout = ("rollout", rollout.to_owned());
+            for (state, number) in ["updated", "unchanged", "waiting"].into_iter().zip(numbers) {
+                let labels = [rollout.clone(), ("state", state.to_owned())];
+                let number = i64::try_from(number).unwrap_or(i64::MAX);
+                self.rollout_resources.get_or_create(&labels).set(number);
+            }
+            if let Some(resource) = halted_at {
+                let labels = [rollout, ("resource", resource.to_owned())];
+                self.rollout_halted.get_or_create(&labels).set(1);
+            }
+        }
     }
 
     /// Counts a plugin fetch.

@@ -30,7 +30,7 @@ use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired, is_genera
 use serde_json::Value;
 
 use crate::cache::{ClusterCache, PrioritySemaphore, mounted_config_maps};
-pub(crate) use adoption::Requested;
+pub(crate) use adoption::{Requested, TEMPLATE_KEPT_FOR, kept_template};
 use object_sync::ObjectSync;
 pub(crate) use object_sync::{belongs_to, is_ours, preserve};
 pub(crate) use volume_claim::grown;
@@ -69,8 +69,6 @@ pub(crate) struct Target<'a> {
     pub(crate) cache: &'a ClusterCache,
     pub(crate) priority: &'a PrioritySemaphore,
     pub(crate) owner: &'a Owner,
-    /// What decides whether adopted pods stay.
-    pub(crate) requested: Requested<'a>,
 }
 
 /// Writes the desired objects and deletes the retired ones. `None`: the objects that the pods need
@@ -131,6 +129,21 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
         optional_failures,
         claim_problem,
     }))
+}
+
+/// Writes one object, if it differs.
+pub(crate) async fn write_one(target: Target<'_>, child: Child) -> Result<(), Error> {
+    let sync = ObjectSync::compare(target, child)?;
+    sync.write(target).await.map(|_| ())
+}
+
+/// One object from the API server.
+pub(crate) async fn get(
+    target: Target<'_>,
+    kind: Kind,
+    name: &str,
+) -> Result<Option<DynamicObject>, Error> {
+    object_sync::get(target, kind, name).await
 }
 
 impl Error {

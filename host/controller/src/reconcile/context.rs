@@ -5,6 +5,9 @@ use std::sync::Arc;
 use kube::Client;
 use llsd_render::objects::{Cluster, Owner};
 
+use super::revisions::Revisions;
+use super::rollouts::Rollouts;
+use super::tags::Tags;
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
     Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
@@ -34,6 +37,12 @@ pub(crate) struct Context {
     pub(crate) cache: Arc<ClusterCache>,
     /// The content of referenced Secrets and ConfigMaps.
     pub(crate) contents: ContentCache,
+    /// The recorded resolutions.
+    pub(crate) revisions: Revisions,
+    /// Who waits for updates.
+    pub(crate) rollouts: Rollouts,
+    /// What the tags in use point to.
+    pub(crate) tags: Tags,
     /// The last status of each resource.
     pub(crate) statuses: StatusCache,
     pub(crate) events: Arc<Events>,
@@ -66,6 +75,10 @@ impl Context {
         self.pace.forget(namespace, name);
         self.servers.forget(namespace, name);
         self.metrics.set_release_mismatch(namespace, name, false);
+        let resource = (namespace.to_owned(), name.to_owned());
+        self.rollouts.forget(&resource);
+        self.tags.forget(&resource);
+        self.revisions.forget_deleted(namespace, name);
         self.contents.forget_deleted();
     }
 }

@@ -6,7 +6,7 @@ use llsd_api::conditions::reason;
 use llsd_api::{Diagnostics, Severity};
 use llsd_render::GenerateError;
 
-use super::{apply, gather, generate, resolve_secrets};
+use super::{apply, gather, generate, resolve_secrets, revisions};
 use crate::cache::UpstreamRunning;
 
 /// Why a reconciliation stopped.
@@ -27,6 +27,8 @@ pub(crate) enum Error {
     Generate(#[from] generate::Error),
     #[error("failed to resolve the secrets")]
     ResolveSecrets(#[from] resolve_secrets::Error),
+    #[error(transparent)]
+    Revision(#[from] revisions::Error),
     #[error("failed to write the objects of the resource")]
     Apply(#[from] apply::Error),
     /// The steps from check to apply, or the report step, took too long.
@@ -48,6 +50,7 @@ impl Error {
             Self::Generate(error) => error.waits_for_change(),
             Self::ResolveSecrets(resolve_secrets::Error::Invalid(_)) => true,
             Self::ResolveSecrets(resolve_secrets::Error::Api { .. })
+            | Self::Revision(_)
             | Self::Apply(_)
             | Self::Deadline(_)
             | Self::Report(_) => false,
@@ -76,7 +79,7 @@ impl Error {
             Self::Gather(error) => error.reason(),
             Self::Generate(error) => error.reason(),
             Self::ResolveSecrets(error) => error.reason(),
-            Self::Apply(_) | Self::Deadline(_) | Self::Report(_) => {
+            Self::Apply(_) | Self::Deadline(_) | Self::Report(_) | Self::Revision(_) => {
                 reason::DEPLOYMENT_UPDATE_FAILED
             }
         }
@@ -92,6 +95,7 @@ impl Error {
             Self::ResolveSecrets(error) => error.to_string(),
             Self::Apply(error) => error.to_string(),
             Self::Report(error) => error.to_string(),
+            Self::Revision(error) => error.to_string(),
         }
     }
 
@@ -104,6 +108,7 @@ impl Error {
             Self::Gather(_) => "gather",
             Self::Generate(_) => "generate",
             Self::ResolveSecrets(_) => "resolve_secrets",
+            Self::Revision(_) => "record",
             Self::Apply(_) => "apply",
             Self::Deadline(_) => "deadline",
             Self::Report(_) => "report",

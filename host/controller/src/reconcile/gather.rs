@@ -1,7 +1,8 @@
 //! Step 2, gather: reads what a resource refers to.
 //!
-//! In: a checked resource. Out: the image, the source of the configuration, the trusted certificates
-//! and the declarations of external providers. Writes nothing.
+//! In: a checked resource. Out: the image, the source of the configuration and the declarations of
+//! external providers; separately, what is read in every reconciliation: the operator's settings, the
+//! author's files and the trusted certificates. Writes nothing.
 
 mod config_source;
 mod error;
@@ -9,74 +10,131 @@ mod external_providers;
 mod trusted_ca;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::{Diagnostic, Diagnostics, FieldPath, choices};
 use llsd_registry::BaseConfig;
-use llsd_render::ca_bundle::CaBundle;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
-use llsd_render::{EntryPoint, ProviderPackage, ServerFacts, data_folders, override_config};
+use llsd_render::{EntryPoint, ProviderPackage, ServerFacts, data_folders};
+use serde::{Deserialize, Serialize};
 
 use crate::cache::ContentCache;
-use crate::images::ImageReader;
+use crate::images::{ImageReader, at_digest};
 use crate::settings::{DistributionError, Effective, Settings};
 use config_source::Found;
-pub(crate) use config_source::Source;
+pub(crate) use config_source::{AuthorFile, Source, author_file};
 pub(crate) use error::Error;
+pub(crate) use trusted_ca::{CurrentCa, trusted_ca};
 
 /// What a resource refers to.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Gathered {
-    /// The image of the server.
+    /// The image of the server, as it was requested.
     pub(crate) image: String,
     /// The source of the configuration.
     pub(crate) source: Source,
-    /// CA certificates that the server trusts.
-    pub(crate) ca_bundle: Option<CaBundle>,
+    /// What the image itself states; `None` if it was not read.
+    pub(crate) facts: Option<ImageFacts>,
     /// What is known about the server.
     pub(crate) server: ServerFacts,
-    /// The content of the image's labels; `None` if the image was not read.
-    pub(crate) labels: Option<Arc<BaseConfig>>,
     /// The declarations of external providers, by provider id.
     pub(crate) packages: BTreeMap<String, ProviderPackage>,
     /// Whether the operator's settings ask for a network policy; `None` if the resource decides.
     pub(crate) network_policy: Option<bool>,
     /// Whether the operator's settings let the pods run as any user on OpenShift.
+    #[serde(default)]
     pub(crate) allows_any_uid: bool,
-    /// Problems that do not stop the resource: of the operator's settings, and of the user's
-    /// configuration.
+    /// Whether the server gets CA certificates.
+    #[serde(default)]
+    pub(crate) has_ca_bundle: bool,
+    /// Problems that do not stop the resource: of the operator's settings, and of the author's file.
+    #[serde(skip)]
     pub(crate) warnings: Vec<String>,
+}
+
+/// What an image states about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ImageFacts {
+    /// The digest that the reference resolved to.
+    pub(crate) digest: String,
+    /// The user of the image; `None` is root.
+    pub(crate) user: Option<String>,
+    /// The plugin that it proposes.
+    pub(crate) plugin: Option<String>,
+    /// The dialect in its label.
+    pub(crate) schema: Option<String>,
+    /// The release of its server, and where that is stated.
+    pub(crate) server_version: Option<String>,
+    pub(crate) server_version_source: Option<String>,
+    /// The environment variables to which it gives a value.
+    #[serde(default)]
+    pub(crate) variables: BTreeSet<String>,
+}
+
+impl From<&BaseConfig> for ImageFacts {
+    fn from(read: &BaseConfig) -> Self {
+        Self {
+            digest: read.image_digest.to_string(),
+            user: read.user.clone(),
+            plugin: read.plugin.clone(),
+            schema: read.schema.clone(),
+            server_version: read.server_version.clone(),
+            server_version_source: read.server_version_source.clone(),
+            variables: read.variables.clone(),
+        }
+    }
 }
 
 impl Gathered {
     /// The plugin that the image proposes.
     pub(crate) fn proposed_plugin(&self) -> Option<&str> {
-        self.labels.as_ref()?.plugin.as_deref()
+        self.facts.as_ref()?.plugin.as_deref()
     }
 
     /// The digest of the image; `None` if it was not read.
-    pub(crate) fn image_digest(&self) -> Option<String> {
-        let labels = self.labels.as_ref()?;
-        Some(labels.image_digest.to_string())
+    pub(crate) fn digest(&self) -> Option<&str> {
+        Some(&self.facts.as_ref()?.digest)
+    }
+
+    /// The image that the pods run. If the configuration was read from it, it is named by digest, so
+    /// that image and configuration are always of one release.
+    pub(crate) fn pod_image(&self) -> String {
+        match self.digest() {
+            Some(digest) => at_digest(&self.image, digest),
+            None => self.image.clone(),
+        }
     }
 
     /// The environment variables to which the image gives a value; none if it was not read.
     pub(crate) fn image_variables(&self) -> BTreeSet<String> {
-        let labels = self.labels.as_ref();
-        labels.map_or_else(BTreeSet::new, |labels| labels.variables.clone())
+        let facts = self.facts.as_ref();
+        facts.map_or_else(BTreeSet::new, |facts| facts.variables.clone())
     }
 }
 
-/// Reads what a resource refers to.
-pub(crate) async fn gather(
-    contents: &ContentCache,
+/// What the operator's settings state for a resource.
+pub(crate) struct Stated {
+    /// The requested image.
+    pub(crate) image: String,
+    /// The distribution, if the resource uses one by name.
+    pub(crate) known: Option<KnownDistribution>,
+    /// Whether the settings ask for a network policy; `None` if the resource decides.
+    pub(crate) network_policy: Option<bool>,
+    /// Whether the settings let the pods run as any user on OpenShift.
+    pub(crate) allows_any_uid: bool,
+    /// Problems of the settings that affect the resource.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Looks up what the operator's settings state for a resource.
+pub(crate) fn stated(
     settings: &Settings,
-    images: &impl ImageReader,
     checked: &Checked,
     owner: &Owner,
-) -> Result<Gathered, Error> {
+) -> Result<Stated, Error> {
     let mut warnings = Vec::new();
     let network_policy = match checked.was_made_in_v1alpha1 {
         true => {
@@ -91,9 +149,36 @@ pub(crate) async fn gather(
             let found = settings.distribution(name);
             let found = found.map_err(|error| distribution_error(name, error))?;
             let known = effective(found, &mut warnings);
-            (known.image.clone(), Some(known))
+            (known.image.clone(), Some(known.clone()))
         }
     };
+    Ok(Stated {
+        image,
+        known,
+        network_policy,
+        allows_any_uid: settings.allows_any_uid(&owner.namespace),
+        warnings,
+    })
+}
+
+/// Reads what a resource refers to. `pinned` is the digest to read the image at, instead of its tag, and
+/// `ca` are the certificates that the server would trust.
+pub(crate) async fn gather(
+    contents: &ContentCache,
+    settings: &Settings,
+    images: &impl ImageReader,
+    checked: &Checked,
+    owner: &Owner,
+    pinned: Option<&str>,
+    ca: &CurrentCa,
+) -> Result<Gathered, Error> {
+    let Stated {
+        image,
+        known,
+        network_policy,
+        allows_any_uid,
+        warnings,
+    } = stated(settings, checked, owner)?;
     let reader = config_source::Reader {
         contents,
         settings,
@@ -101,41 +186,23 @@ pub(crate) async fn gather(
         checked,
         owner,
     };
-    let found = reader.read(&image, known).await?;
-    if let (Source::Override { config_map, .. }, Some(text)) = (&found.source, &found.file) {
-        warnings.extend(check_override(checked, config_map, text)?);
-    }
-    let server = server_facts(checked, &image, known, &found);
-    let Found { source, labels, .. } = found;
+    let found = reader.read(&image, pinned, known.as_ref()).await?;
+    let server = server_facts(checked, &image, known.as_ref(), &found);
     if !checked.external.is_empty() {
         // The mirrors decide where the images of external providers are read from.
         settings.mirrors()?;
     }
     Ok(Gathered {
         image,
-        source,
+        source: found.source,
+        facts: found.facts,
         server,
-        ca_bundle: trusted_ca::trusted_ca(contents, checked, owner).await?,
-        labels,
         packages: external_providers::packages(images, checked, owner).await?,
         network_policy,
-        allows_any_uid: settings.allows_any_uid(&owner.namespace),
+        allows_any_uid,
+        has_ca_bundle: ca.trusted.is_some(),
         warnings,
     })
-}
-
-/// Checks the user's configuration against the resource, and returns the warnings.
-fn check_override(
-    checked: &Checked,
-    config_map: &str,
-    text: &str,
-) -> Result<Vec<String>, Diagnostics> {
-    let found = override_config::check(checked, config_map, text);
-    let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Diagnostic::is_error);
-    match Diagnostics::new(errors) {
-        Some(errors) => Err(errors),
-        None => Ok(warnings.iter().map(ToString::to_string).collect()),
-    }
 }
 
 fn server_facts(
@@ -146,7 +213,7 @@ fn server_facts(
 ) -> ServerFacts {
     let listed = known.and_then(|known| known.schema.as_deref());
     let schema = checked.schema.as_deref().or(listed);
-    let labelled = found.labels.as_ref().and_then(|labels| labels.user.clone());
+    let labelled = found.facts.as_ref().and_then(|facts| facts.user.clone());
     let listed = known.and_then(|known| known.user);
     ServerFacts {
         user: labelled.or_else(|| listed.map(|user| user.to_string())),

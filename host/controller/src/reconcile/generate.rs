@@ -151,11 +151,10 @@ pub(crate) async fn generate_with(
     hints: &Hints,
     status: &DistributionStatus,
 ) -> Result<Generated, Error> {
-    let digest = gathered.image_digest();
     let running = running_release(
         status,
         &gathered.image,
-        digest.as_deref(),
+        gathered.digest(),
         &as_adapters(&plugins),
     );
     let (checked, base) = (checked.clone(), base.clone());
@@ -166,7 +165,7 @@ pub(crate) async fn generate_with(
     let pod_context = PodContext {
         packages: gathered.packages.clone(),
         image_variables: gathered.image_variables(),
-        may_have_ca_bundle: gathered.ca_bundle.is_some(),
+        may_have_ca_bundle: gathered.has_ca_bundle,
         ..PodContext::default()
     };
     let generating = llsd_blocking::GENERATION.run(move || {

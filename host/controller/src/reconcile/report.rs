@@ -32,6 +32,7 @@ use super::context::Context;
 use super::error::Error;
 use super::gather::Gathered;
 use super::generate::as_adapters;
+use super::updates::Update;
 use crate::servers::PollTarget;
 use observed::Observed;
 use release::ServerDialect;
@@ -39,27 +40,17 @@ use rollout::Rollout;
 
 /// The result of a successful apply step.
 pub(crate) struct Applied {
-    checked: Checked,
-    gathered: Gathered,
-    plan: ConfigPlan,
-    written: Written,
+    pub(super) checked: Checked,
+    pub(super) gathered: Gathered,
+    pub(super) plan: ConfigPlan,
+    /// The updates that are available.
+    pub(super) updates: Vec<Update>,
+    /// Why a rollout set the resource back.
+    pub(super) setback: Option<String>,
+    pub(super) written: Written,
 }
 
 impl Applied {
-    pub(crate) fn new(
-        checked: Checked,
-        gathered: Gathered,
-        plan: ConfigPlan,
-        written: Written,
-    ) -> Self {
-        Self {
-            checked,
-            gathered,
-            plan,
-            written,
-        }
-    }
-
     /// The server to poll, if a pod is ready.
     fn poll_target(&self, owner: &Owner, rollout: &Rollout) -> Option<PollTarget> {
         (rollout.is_available && rollout.ready > 0).then(|| PollTarget {
@@ -120,9 +111,17 @@ pub(crate) async fn report(
     let mut new = new_status(false);
     if let Ok(applied) = outcome
         && release::is_mismatch(&new)
-        && release::is_same_file(&plugins, applied, &new).await
     {
-        new = new_status(true);
+        // The answer takes a plugin call, so that it is computed once for each release.
+        let same_file = new_status(true);
+        let is_same_file = match release::is_known(&old, &new) {
+            true => false,
+            false if release::is_known(&old, &same_file) => true,
+            false => release::is_same_file(&plugins, applied, &new).await,
+        };
+        if is_same_file {
+            new = same_file;
+        }
     }
     ctx.metrics
         .set_release_mismatch(&owner.namespace, &owner.name, release::is_mismatch(&new));

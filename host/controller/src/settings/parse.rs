@@ -11,11 +11,13 @@ use llsd_render::distributions::KnownDistribution;
 use llsd_render::distributions::settings::{StatedDistributions, part, problem};
 use serde::Deserialize;
 
+use super::RolloutSettings;
 pub(super) use llsd_render::distributions::settings::{ConfigMapData, Parsed};
 
 const FEATURE_FLAGS: &str = "featureFlags";
 const MIRRORS: &str = "mirrors";
 const OPENSHIFT: &str = "openshift";
+const ROLLOUTS: &str = "rollouts";
 
 /// One version of the ConfigMap.
 pub(super) struct ParsedSettings {
@@ -23,6 +25,7 @@ pub(super) struct ParsedSettings {
     pub(super) distributions: Parsed<BTreeMap<String, Parsed<KnownDistribution>>>,
     pub(super) mirrors: Parsed<Vec<Mirror>>,
     pub(super) any_uid_namespaces: Parsed<BTreeSet<String>>,
+    pub(super) rollouts: Parsed<RolloutSettings>,
 }
 
 /// One version of the ConfigMap, before the base configurations are loaded.
@@ -31,6 +34,7 @@ pub(super) struct StatedSettings {
     distributions: Parsed<StatedDistributions>,
     mirrors: Parsed<Vec<Mirror>>,
     any_uid_namespaces: Parsed<BTreeSet<String>>,
+    rollouts: Parsed<RolloutSettings>,
 }
 
 /// The flags of llama-stack-k8s-operator. Unknown flags are ignored.
@@ -69,6 +73,7 @@ pub(super) fn parse(data: &ConfigMapData) -> StatedSettings {
         distributions: StatedDistributions::parse(data),
         mirrors: mirrors(data),
         any_uid_namespaces: openshift.map(|openshift| openshift.anyuid_namespaces),
+        rollouts: rollouts(data),
     }
 }
 
@@ -92,7 +97,19 @@ impl StatedSettings {
                 .map(|stated| stated.with_bases(found, &check_image)),
             mirrors: self.mirrors,
             any_uid_namespaces: self.any_uid_namespaces,
+            rollouts: self.rollouts,
         }
+    }
+}
+
+fn rollouts(data: &ConfigMapData) -> Parsed<RolloutSettings> {
+    let stated: RolloutSettings = part(data, ROLLOUTS)?;
+    match stated.max_concurrent {
+        0 => Err(problem(
+            &format!("{ROLLOUTS}.maxConcurrent"),
+            &"must be at least 1",
+        )),
+        _ => Ok(stated),
     }
 }
 

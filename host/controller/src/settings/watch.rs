@@ -178,6 +178,7 @@ fn is_changed(referent: &Referent, last: Option<&Settings>, next: &Settings) -> 
         Referent::AnyUid { namespace } => {
             last.allows_any_uid(namespace) != next.allows_any_uid(namespace)
         }
+        Referent::RolloutSettings => last.rollouts() != next.rollouts(),
         Referent::Secret { .. } | Referent::ConfigMap { .. } => false,
     }
 }

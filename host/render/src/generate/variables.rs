@@ -9,9 +9,10 @@ use std::fmt;
 use llsd_adapter_sdk::documents::{Part, ReadAs, Variable};
 use llsd_api::checked::{Checked, Reference};
 use llsd_api::{Diagnostic, FieldPath};
+use serde::{Deserialize, Serialize};
 
 /// An environment variable of the pod.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodVariable {
     /// Its name.
     pub name: String,
@@ -22,7 +23,7 @@ pub struct PodVariable {
 }
 
 /// The source of a variable's value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ValueSource {
     /// A key of a Secret.
     Secret(Reference),

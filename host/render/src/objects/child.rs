@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::core::{ApiResource, GroupVersionKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Cluster, DESIRED_DIGEST};
@@ -20,7 +20,7 @@ use crate::digest;
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident,)*) => {
         /// A kind of child object.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
         }
@@ -97,7 +97,7 @@ impl Kind {
 }
 
 /// When an object is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Write {
     /// Only if it does not exist, because it is immutable or never changes.
     Once,
@@ -109,7 +109,7 @@ pub enum Write {
 }
 
 /// What happens if writing an object fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Need {
     /// The pass stops, because the server would not work, or would accept connections that it must
     /// not accept.
@@ -119,7 +119,7 @@ pub enum Need {
 }
 
 /// A desired object.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Child {
     /// Its kind.
     pub kind: Kind,

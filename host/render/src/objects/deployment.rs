@@ -57,9 +57,7 @@ pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
 
 /// The annotations of the pod template. A change of one replaces the pods.
 fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
-    let ca_bundle = inputs
-        .ca_bundle
-        .map(|bundle| digest::of(bundle.as_str().as_bytes()));
+    let ca_bundle = inputs.ca_bundle.map(|trusted| trusted.digest.clone());
     let digests = [
         (CONFIG_DIGEST, config_digest(inputs.plan)),
         (CA_BUNDLE_DIGEST, ca_bundle),

@@ -88,10 +88,12 @@ async fn a_proposed_plugin_that_keeps_failing_is_quarantined_until_the_spec_chan
         let generated = condition(cr, "ConfigGenerated");
         is_unsupported(cr) && generated.is_some_and(|(_, _, message)| message.contains(&plugin))
     };
-    let small = operator
-        .wait_for("small", "unsupported", names_plugin)
+    operator
+        .wait_for("large-0", "unsupported", names_plugin)
         .await;
-    assert_eq!(condition(&small, "Available").unwrap().0, "True");
+    // What runs keeps its recorded configuration, without the plugin.
+    let small = operator.wait_until_ready("small").await;
+    assert_eq!(condition(&small, "ConfigGenerated").unwrap().0, "True");
 
     installed.edit(json!({ "limits": null })).await;
     installed.wait_for("Ready", "True", "InUse").await;

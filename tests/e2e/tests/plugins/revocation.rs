@@ -134,7 +134,9 @@ async fn a_rollback_uses_the_previous_version_until_it_is_undone() {
         .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
         .await;
     let operator = Operator::start_with_registry("rollback", registry.settings()).await;
-    let installed = TestPlugin::create(&operator, json!({ "reference": first })).await;
+    // Existing resources take each version in turn, and so also the way back.
+    let spec = json!({ "reference": first, "rollout": { "existing": "Follow" } });
+    let installed = TestPlugin::create(&operator, spec).await;
     let loaded = installed.wait_for("Ready", "True", "InUse").await;
     let good = loaded.status.unwrap().current.unwrap().component_digest;
     operator.create(&on_image("stack", &image)).await;

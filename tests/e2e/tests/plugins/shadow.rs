@@ -1,11 +1,14 @@
 //! A new plugin version is compared with the one in use before it is promoted.
 
-use llsd_api::Distribution;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ListParams};
 use llsd_api::v1alpha2::Phase;
+use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
-    Operator, RolloutState, TestRegistry, config_map, named, ogx_base, on_image, phase,
+    DEADLINE, Operator, RolloutState, TestRegistry, condition, config_map, named, ogx_base,
+    on_image, phase,
 };
-use llsd_testbed::Access;
+use llsd_testbed::{Access, eventually};
 use serde_json::json;
 
 use crate::test_plugin::TestPlugin;
@@ -74,15 +77,56 @@ async fn a_plugin_version_that_changes_more_than_allowed_waits_for_approval() {
     installed.edit(json!({ "rollout": { "maxDiff": 2 } })).await;
     let promoted = installed.wait_for("Shadowed", "True", "Compared").await;
     let status = promoted.status.unwrap();
-    assert_ne!(status.current.unwrap().component_digest, first_digest);
-    assert_eq!(status.previous.unwrap().component_digest, first_digest);
+    let current = status.current.clone().unwrap();
+    assert_ne!(current.component_digest, first_digest);
+    assert_eq!(
+        status.previous.clone().unwrap().component_digest,
+        first_digest
+    );
     assert_eq!(status.candidate, None);
+    // Existing resources keep what they have, and say what they would get.
+    let second_digest = status.current.unwrap().component_digest;
+    for (name, (map, rollout)) in names.iter().zip(&before) {
+        let is_offered = |cr: &Distribution| {
+            condition(cr, "UpdateAvailable").is_some_and(|(_, reason, message)| {
+                reason == "PluginChanged" && message.contains(&second_digest)
+            })
+        };
+        let cr = operator.wait_for(name, "offered", is_offered).await;
+        assert_eq!(config_map(&cr), *map);
+        assert_eq!(RolloutState::of(&operator, name).await, *rollout);
+    }
+    operator.create(&on_image("three", &image)).await;
+    let third = operator.wait_until_ready("three").await;
+    let generation = third.status.unwrap().config_generation.unwrap();
+    assert_eq!(generation.plugin.unwrap().digest, second_digest);
+
+    // Once told to follow, they take it one by one.
+    installed
+        .edit(json!({ "rollout": { "existing": "Follow" } }))
+        .await;
     for (name, (map, rollout)) in names.iter().zip(&before) {
         let is_changed =
             |cr: &Distribution| phase(cr) == Some(Phase::Ready) && config_map(cr) != *map;
         operator.wait_for(name, "changed", is_changed).await;
         assert_ne!(RolloutState::of(&operator, name).await, *rollout);
     }
+    let has_progress = |resource: Option<&SchemaPlugin>| {
+        let status = resource.and_then(|resource| resource.status.as_ref());
+        let progress = status.and_then(|status| status.rollout.as_ref());
+        progress.is_some_and(|progress| {
+            progress.summary == "2 of 2" && progress.component_digest == second_digest
+        })
+    };
+    eventually(
+        &installed.api,
+        &installed.name,
+        DEADLINE,
+        "rolled out",
+        has_progress,
+    )
+    .await
+    .unwrap();
     installed.delete().await;
     operator.stop().await;
 }
@@ -110,5 +154,44 @@ async fn a_plugin_version_that_changes_no_output_is_promoted() {
     assert_eq!(waiting.status.unwrap().current, None);
     assert_eq!(before, RolloutState::of(&operator, "one").await);
     installed.delete().await;
+    operator.stop().await;
+}
+
+/// Issue J, defect 2.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_cannot_be_restored_at_start_changes_nothing() {
+    let mut registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_patched("llama-stack-0.7", "acme/adapter:1", ORIGINAL, CHANGED);
+    let operator = Operator::start_with_registry("unrestored", registry.settings()).await;
+    let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
+    installed.wait_for("Ready", "True", "InUse").await;
+    operator.create(&named("one")).await;
+    let cr = operator.wait_until_ready("one").await;
+    let map = config_map(&cr);
+    let before = RolloutState::of(&operator, "one").await;
+    let name = installed.name.clone();
+    let env = operator.stop().await;
+
+    // Neither the stored component nor the registry is there. The operator's own upgrades are followed,
+    // which must not mean that a fallback is.
+    registry.server.stop();
+    let stored = ListParams::default().labels("llamastack.io/kept-for");
+    let maps = env.api::<ConfigMap>();
+    maps.delete_collection(&DeleteParams::default(), &stored)
+        .await
+        .unwrap();
+    env.apply_config_map(
+        "llama-stack-operator-config",
+        json!({ "rollouts": "operator: Follow" }),
+    )
+    .await;
+    let operator = env.start_operator_with_registry(registry.settings()).await;
+    let is_offered = |cr: &Distribution| condition(cr, "UpdateAvailable").is_some();
+    let cr = operator.wait_for("one", "reconciled", is_offered).await;
+    assert_eq!(config_map(&cr), map);
+    operator.create(&named("last")).await;
+    operator.wait_until_ready("last").await;
+    assert_eq!(before, RolloutState::of(&operator, "one").await);
+    TestPlugin::existing(&operator, name).delete().await;
     operator.stop().await;
 }

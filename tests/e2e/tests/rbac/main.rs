@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use migration::{create_unmigrated, install_webhooks, wait_until_migrated};
 use scenarios::{
     break_settings, collide_with_foreign_objects, create_and_remove_children, postgres_secret,
-    replace_plugins, use_ca_bundle_of_another_namespace, with_postgres,
+    replace_plugins, update_and_undo, use_ca_bundle_of_another_namespace, with_postgres,
 };
 
 /// Permissions that the API server checks internally, without an audit line: resource, verb, and the error
@@ -71,6 +71,7 @@ async fn every_shipped_permission_is_used() {
     collide_with_foreign_objects(&operator).await;
     use_ca_bundle_of_another_namespace(&operator).await;
     replace_plugins(&operator, &registry).await;
+    update_and_undo(&operator).await;
     break_settings(&operator).await;
     let response = reqwest::Client::builder()
         .tls_danger_accept_invalid_certs(true)

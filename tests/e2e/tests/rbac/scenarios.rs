@@ -1,10 +1,12 @@
 //! Scenarios that together make the operator use every permission.
 
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
@@ -258,6 +260,52 @@ pub(crate) async fn break_settings(operator: &Operator) {
         .await
         .unwrap();
     }
+}
+
+/// Records, prunes and undoes revisions, and rolls a new image out.
+pub(crate) async fn update_and_undo(operator: &Operator) {
+    operator.create(&named("revised")).await;
+    let mut map = config_map(&operator.wait_until_ready("revised").await);
+    let edit = async |change: Value| operator.edit("revised", change).await;
+    for model in ["second", "third"] {
+        edit(json!({"spec": {"resources": {"models": [model]}}})).await;
+        let is_new = |cr: &Distribution| config_map(cr) != map;
+        let cr = operator.wait_for("revised", "changed", is_new).await;
+        map = config_map(&cr);
+    }
+    operator.wait_until_ready("revised").await;
+    let api: Api<ControllerRevision> = operator.api();
+    for (request, number) in [("update", 3), ("undo", 4)] {
+        let annotation = format!("llamastack.io/{request}");
+        edit(json!({"metadata": {"annotations": {&annotation: "1"}}})).await;
+        let is_answered = |one: Option<&ControllerRevision>| {
+            one.is_some_and(|one| one.annotations().contains_key(&annotation))
+        };
+        let name = format!("revised-rev-{number}");
+        eventually(&api, &name, DEADLINE, "answered", is_answered)
+            .await
+            .unwrap();
+    }
+    let home = operator.home.as_ref().unwrap();
+    let maps: Api<ConfigMap> = home.api(&operator.client);
+    let image = "mirror.example/llamastack/starter:0.7.1";
+    let settings = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "llama-stack-operator-config"},
+        "data": {"image-overrides": format!("starter: {image}")},
+    });
+    let parameters = PatchParams::apply("tests").force();
+    let name = "llama-stack-operator-config";
+    maps.patch(name, &parameters, &Patch::Apply(settings))
+        .await
+        .unwrap();
+    let is_reported = |one: Option<&ConfigMap>| {
+        let data = one.and_then(|one| one.data.as_ref());
+        data.is_some_and(|data| data.contains_key("distribution.starter"))
+    };
+    eventually(&maps, "llsd-rollouts", DEADLINE, "reported", is_reported)
+        .await
+        .unwrap();
 }
 
 /// A Secret with a connection string.

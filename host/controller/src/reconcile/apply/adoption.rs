@@ -1,14 +1,13 @@
 //! Adopts the Deployments of llama-stack-k8s-operator without replacing their pods.
 //!
-//! In: the live and the desired Deployment. Out: the desired one with the owner reference and, if
-//! possible, the pod template of the live one.
+//! In: the live and the desired Deployment. Out: the owner reference and, if possible, the pod template
+//! that stay.
 
 use k8s_openapi::api::core::v1::{EnvVar, VolumeMount};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::labels;
-use llsd_render::digest;
 use llsd_render::objects::{DESIRED_DIGEST, Kind};
 use serde_json::{Value, json};
 
@@ -17,8 +16,8 @@ use super::contains::contains;
 /// The field of a Deployment with the deadline of its rollout.
 const DEADLINE: &str = "progressDeadlineSeconds";
 /// Label of a Deployment that still has the pod template of llama-stack-k8s-operator: a digest of the
-/// template that we would have applied. While that digest stays the same, the template stays.
-const TEMPLATE_KEPT_FOR: &str = "llamastack.io/template-kept-for";
+/// template that we would have applied.
+pub(crate) const TEMPLATE_KEPT_FOR: &str = "llamastack.io/template-kept-for";
 /// The variables that llama-stack-k8s-operator sets in every pod.
 const UPSTREAM_VARIABLES: [&str; 5] = [
     "HF_HOME",
@@ -102,25 +101,43 @@ pub(super) fn is_template_kept(live: &DynamicObject) -> bool {
     live.labels().contains_key(TEMPLATE_KEPT_FOR)
 }
 
-/// Keeps the pod template of llama-stack-k8s-operator, and so its pods, until the resource asks for
-/// something new. The deadline of the rollout belongs to the startup probe of the template.
-pub(super) fn keep_template(live: &DynamicObject, desired: &mut Value, requested: Requested<'_>) {
-    let template = &desired["spec"]["template"];
-    let desired_digest = digest::label(&template.to_string());
+/// A pod template that stays, and with it its pods.
+#[derive(Debug, PartialEq)]
+pub(crate) struct KeptTemplate {
+    pub(crate) template: Value,
+    /// The deadline of its rollout, which belongs to its startup probe; `None` if it is ours.
+    pub(crate) deadline: Option<Value>,
+    /// Whether llama-stack-k8s-operator made it.
+    pub(crate) is_of_upstream: bool,
+}
+
+/// The pod template of a Deployment that was made before its resolution was recorded, if it is what
+/// the resource asks for: by an earlier release of this operator, whose last reconciliation applied
+/// the current spec (`is_applied`), or by llama-stack-k8s-operator.
+pub(crate) fn kept_template(
+    live: &DynamicObject,
+    ours: &Value,
+    requested: Requested<'_>,
+    is_applied: bool,
+) -> Option<KeptTemplate> {
     let theirs = &live.data["spec"]["template"];
-    let is_kept = match live.labels().get(TEMPLATE_KEPT_FOR) {
-        Some(kept_for) => *kept_for == desired_digest,
-        None => {
-            !live.labels().contains_key(DESIRED_DIGEST)
-                && is_equivalent(theirs, template, requested)
-        }
-    };
-    // A live template that already contains ours needs no exception.
-    if is_kept && !contains(theirs, template) {
-        desired["spec"]["template"] = theirs.clone();
-        desired["spec"][DEADLINE] = live.data["spec"][DEADLINE].clone();
-        desired["metadata"]["labels"][TEMPLATE_KEPT_FOR] = json!(desired_digest);
+    if contains(theirs, ours) {
+        return Some(KeptTemplate {
+            template: ours.clone(),
+            deadline: None,
+            is_of_upstream: false,
+        });
     }
+    let was_adopted = live.labels().contains_key(TEMPLATE_KEPT_FOR);
+    let (is_kept, is_of_upstream) = match live.labels().contains_key(DESIRED_DIGEST) {
+        true => (is_applied, was_adopted),
+        false => (is_equivalent(theirs, ours, requested), true),
+    };
+    is_kept.then(|| KeptTemplate {
+        template: theirs.clone(),
+        deadline: live.data["spec"].get(DEADLINE).cloned(),
+        is_of_upstream,
+    })
 }
 
 /// Whether two templates differ only in implementation details of the two operators.
@@ -219,18 +236,18 @@ mod tests {
         .expect("a Deployment")
     }
 
-    fn applied(live: &DynamicObject, ours: &Value, any_release: bool) -> Value {
-        applied_with(live, ours, any_release, &["A", "B"])
+    fn kept(live: &DynamicObject, ours: &Value, any_release: bool) -> Option<Value> {
+        let kept = kept_with(live, ours, any_release, &["A", "B"], false);
+        kept.map(|kept| kept.template)
     }
 
-    fn applied_with(
+    fn kept_with(
         live: &DynamicObject,
         ours: &Value,
         any_release: bool,
         variables: &[&str],
-    ) -> Value {
-        let spec = json!({"template": ours, "progressDeadlineSeconds": 2100});
-        let mut desired = json!({"metadata": {"labels": {}}, "spec": spec});
+        is_applied: bool,
+    ) -> Option<KeptTemplate> {
         let variables: Vec<EnvVar> = variables
             .iter()
             .map(|name| EnvVar {
@@ -243,26 +260,17 @@ mod tests {
             variables: &variables,
             mounts: &[],
         };
-        keep_template(live, &mut desired, requested);
-        desired
+        kept_template(live, ours, requested, is_applied)
     }
 
     #[test]
-    fn the_template_of_an_older_release_stays_until_the_resource_changes() {
+    fn the_template_of_an_older_release_stays() {
         let theirs = template("docker.io/llamastack/distribution-starter:0.6.0", "A");
         let ours = template("docker.io/llamastack/distribution-starter:0.7.1", "A");
-        let first = applied(&deployment(&theirs, json!({})), &ours, true);
-        assert_eq!(first["spec"]["template"], theirs);
-        let live = deployment(&theirs, first["metadata"]["labels"].clone());
-        assert!(is_template_kept(&live));
-
-        let labels = first["metadata"]["labels"].clone();
-        let live = deployment(&theirs, labels);
-        assert_eq!(applied(&live, &ours, true), first);
+        let live = deployment(&theirs, json!({}));
+        assert_eq!(kept(&live, &ours, true), Some(theirs.clone()));
         let changed = template("docker.io/llamastack/distribution-starter:0.7.1", "B");
-        let then = applied(&live, &changed, true);
-        assert_eq!(then["spec"]["template"], changed);
-        assert_eq!(then["metadata"]["labels"], json!({}));
+        assert_eq!(kept(&live, &changed, true), None);
     }
 
     #[test]
@@ -299,13 +307,16 @@ mod tests {
         );
         let theirs = pod(theirs, json!({"securityContext": {"fsGroup": 1001}}));
         let live = deployment(&theirs, json!({}));
-        let kept = applied_with(&live, &ours, false, &["A"]);
-        assert_eq!(kept["spec"]["template"], theirs);
-        assert_eq!(kept["spec"]["progressDeadlineSeconds"], 600);
+        let expected = KeptTemplate {
+            template: theirs,
+            deadline: Some(json!(600)),
+            is_of_upstream: true,
+        };
+        let kept = kept_with(&live, &ours, false, &["A"], false);
+        assert_eq!(kept, Some(expected));
         for (change, variables) in [("added", ["A", "OGX_PORT"].as_slice()), ("removed", &[])] {
-            let replaced = applied_with(&live, &ours, false, variables);
-            assert_eq!(replaced["spec"]["template"], ours, "{change}");
-            assert_eq!(replaced["spec"]["progressDeadlineSeconds"], 2100);
+            let replaced = kept_with(&live, &ours, false, variables, false);
+            assert_eq!(replaced, None, "{change}");
         }
     }
 
@@ -357,17 +368,24 @@ mod tests {
 
     #[test]
     fn an_image_that_the_resource_sets_is_applied() {
-        let theirs = template("registry:5000/server:1", "A");
+        let live = deployment(&template("registry:5000/server:1", "A"), json!({}));
         let ours = template("registry:5000/server:2", "A");
-        let live = deployment(&theirs, json!({}));
-        assert_eq!(applied(&live, &ours, false)["spec"]["template"], ours);
+        assert_eq!(kept(&live, &ours, false), None);
     }
 
     #[test]
-    fn a_template_that_we_wrote_is_always_replaced() {
-        let live = deployment(&template("a:1", "A"), json!({DESIRED_DIGEST: "x"}));
+    fn a_template_that_we_wrote_stays_only_if_it_was_written_for_the_current_spec() {
+        let theirs = template("a:1", "A");
+        let live = deployment(&theirs, json!({DESIRED_DIGEST: "x"}));
         let ours = template("a:2", "A");
-        assert_eq!(applied(&live, &ours, true)["spec"]["template"], ours);
+        let kept = |is_applied| kept_with(&live, &ours, true, &["A"], is_applied);
+        assert_eq!(kept(false), None);
+        let expected = KeptTemplate {
+            template: theirs,
+            deadline: Some(json!(600)),
+            is_of_upstream: false,
+        };
+        assert_eq!(kept(true), Some(expected));
     }
 
     #[test]

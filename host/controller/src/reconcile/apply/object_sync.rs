@@ -30,7 +30,7 @@ impl ObjectSync {
             .cache
             .child(desired.kind, &owner.namespace, &desired.name);
         if let Some(object) = &live {
-            preserve(object, &mut desired, owner, target.requested)?;
+            preserve(object, &mut desired, owner)?;
         }
         Ok(Self { desired, live })
     }
@@ -53,6 +53,12 @@ impl ObjectSync {
         let Self { desired, live } = self;
         let written = match live {
             Some(live) if is_settled(target, &live, &desired) => return Ok(live),
+            Some(live) if is_unread(target, &live, &desired) => {
+                match read_if_current(target, &desired).await? {
+                    Some(read) => read,
+                    None => server_side_apply(target, &desired, None).await?,
+                }
+            }
             Some(live) => {
                 adopt(target, &live, &desired).await?;
                 server_side_apply(target, &desired, None).await?
@@ -76,6 +82,16 @@ pub(crate) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
 /// resource adopted without becoming its owner.
 pub(crate) fn belongs_to(object: &DynamicObject, owner: &Owner) -> bool {
     is_ours(object, owner) || adoption::is_unowned_child(object)
+}
+
+/// One object from the API server.
+pub(super) async fn get(
+    target: Target<'_>,
+    kind: Kind,
+    name: &str,
+) -> Result<Option<DynamicObject>, Error> {
+    let found = api(target, kind).get_opt(name).await;
+    found.map_err(|error| failure("get", kind, name, error))
 }
 
 /// Deletes an object, unless it was replaced by another one of the same name.
@@ -110,7 +126,7 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
         .await
         .map_err(|error| failure("get", desired.kind, &desired.name, error))?;
     let mut desired = desired.clone();
-    preserve(&found, &mut desired, target.owner, target.requested)?;
+    preserve(&found, &mut desired, target.owner)?;
     match desired.write {
         Write::Once if is_ours(&found, target.owner) => Ok(found),
         Write::Grow => Ok(found),
@@ -206,15 +222,11 @@ pub(crate) fn preserve(
     live: &DynamicObject,
     desired: &mut Child,
     owner: &Owner,
-    requested: Requested<'_>,
 ) -> Result<(), Error> {
     check_ownership(live, desired, owner)?;
     adoption::keep_owner(live, &mut desired.object, &owner.uid);
     if adoption::stays_unowned(desired.kind) && adoption::is_unowned_child(live) {
         adoption::remove_owner(&mut desired.object);
-    }
-    if desired.kind == Kind::Deployment {
-        adoption::keep_template(live, &mut desired.object, requested);
     }
     Ok(())
 }
@@ -228,6 +240,25 @@ fn check_ownership(live: &DynamicObject, desired: &Child, owner: &Owner) -> Resu
         kind: desired.kind,
         name: desired.name.clone(),
     })
+}
+
+/// Whether an object is watched without its content, has the right digest, and was not written since
+/// the operator started. Its content may have been changed by others meanwhile.
+fn is_unread(target: Target<'_>, live: &DynamicObject, desired: &Child) -> bool {
+    let digest = live.labels().get(DESIRED_DIGEST).map(String::as_str);
+    live.data.is_null()
+        && is_ours(live, target.owner)
+        && digest == desired.object["metadata"]["labels"][DESIRED_DIGEST].as_str()
+        && managed_fields::adopted_fields(&live.metadata, &target.owner.name).is_none()
+}
+
+/// Reads an object, and returns it if it has the desired content.
+async fn read_if_current(
+    target: Target<'_>,
+    desired: &Child,
+) -> Result<Option<DynamicObject>, Error> {
+    let read = get(target, desired.kind, &desired.name).await?;
+    Ok(read.filter(|read| has_content(&read.data, &desired.object)))
 }
 
 /// Whether an object needs no write. The digest detects fields that are no longer desired, the

@@ -1,25 +1,24 @@
 //! The source of the server's configuration: a base configuration, a file of the user, or the file
 //! in the image.
 
-use std::sync::Arc;
-
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::FieldPath;
+use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::v1alpha2::ConfigSourceKind;
 use llsd_registry::BaseConfig;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
-use llsd_render::{digest, yaml};
+use llsd_render::{digest, override_config, yaml};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Error, reject};
+use super::{Error, ImageFacts, reject};
 use crate::cache::ContentCache;
-use crate::images::{self, ImageReader, Puller};
+use crate::images::{self, ImageReader, Puller, at_digest};
 use crate::settings::Settings;
 
 /// The source of the configuration.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// A base configuration, which the resource changes.
     Base {
@@ -38,8 +37,8 @@ pub(crate) enum Source {
 /// The source of the configuration, and what was read to find it.
 pub(super) struct Found {
     pub(super) source: Source,
-    /// The content of the image's labels, if they were needed.
-    pub(super) labels: Option<Arc<BaseConfig>>,
+    /// What the image states, if it was read.
+    pub(super) facts: Option<ImageFacts>,
     /// The file of a server without a generated configuration, if it is known.
     pub(super) file: Option<String>,
 }
@@ -48,7 +47,7 @@ impl From<Source> for Found {
     fn from(source: Source) -> Self {
         Self {
             source,
-            labels: None,
+            facts: None,
             file: None,
         }
     }
@@ -68,12 +67,14 @@ impl<I: ImageReader> Reader<'_, I> {
     pub(super) async fn read(
         &self,
         image: &str,
+        pinned: Option<&str>,
         known: Option<&KnownDistribution>,
     ) -> Result<Found, Error> {
         let source = match &self.checked.config_source {
             ConfigSource::Override { config_map, .. } => {
                 let field = FieldPath::spec().at(&["overrideConfig", "configMapName"]);
-                let text = self.read_key(config_map, DEFAULT_CONFIG_KEY, field).await?;
+                let (contents, owner) = (self.contents, self.owner);
+                let text = read_key(contents, owner, config_map, DEFAULT_CONFIG_KEY, field).await?;
                 let source = Source::Override {
                     config_map: config_map.clone(),
                     digest: digest::of(&text),
@@ -87,7 +88,8 @@ impl<I: ImageReader> Reader<'_, I> {
                 base: Some(BaseConfigMap { name, key }),
             } => {
                 let field = FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]);
-                let text = self.read_key(name, key, field.clone()).await?;
+                let (contents, owner) = (self.contents, self.owner);
+                let text = read_key(contents, owner, name, key, field.clone()).await?;
                 let hints = Hints::default();
                 base(&text, hints, ConfigSourceKind::ConfigMap, field)?
             }
@@ -104,7 +106,7 @@ impl<I: ImageReader> Reader<'_, I> {
                     let field = FieldPath::spec().at(&["distribution", "name"]);
                     base(text, hints, ConfigSourceKind::Embedded, field)?
                 }
-                _ => return self.read_labels(image, known).await,
+                _ => return self.read_labels(image, pinned, known).await,
             },
             ConfigSource::DistributionDefault => {
                 return Ok(Found {
@@ -119,40 +121,108 @@ impl<I: ImageReader> Reader<'_, I> {
     async fn read_labels(
         &self,
         image: &str,
+        pinned: Option<&str>,
         known: Option<&KnownDistribution>,
     ) -> Result<Found, Error> {
         // Without valid mirrors, the image might be read from the wrong registry.
         self.settings.mirrors()?;
         let puller = Puller::of(self.checked, &self.owner.namespace);
-        let labels = self.images.base_config(image, &puller).await;
+        let image = match pinned {
+            Some(digest) => at_digest(image, digest),
+            None => image.to_owned(),
+        };
+        let labels = self.images.base_config(&image, &puller).await;
         let field = image_field(&self.checked.server);
         let labels = labels.map_err(|error| Error::server_image(field, error))?;
         let source = base_from_labels(&labels, known, &self.checked.server)?;
         Ok(Found {
-            labels: Some(labels),
+            facts: Some(ImageFacts::from(&*labels)),
             ..source.into()
         })
     }
+}
 
-    /// Reads one key of a ConfigMap in the resource's namespace.
-    async fn read_key(&self, name: &str, key: &str, field: FieldPath) -> Result<String, Error> {
-        let namespace = &self.owner.namespace;
-        let found = self.contents.config_map(namespace, name).await;
-        let Some(data) = found.map_err(|error| Error::api(name, error))? else {
-            return Err(Error::ConfigMapNotFound {
-                field,
-                problem: format!("ConfigMap {name:?} not found in namespace {namespace:?}"),
-                fix: format!("create it with the key {key:?}, or correct the name"),
-            });
-        };
-        data.get(key)
-            .cloned()
-            .ok_or_else(|| Error::ConfigMapNotFound {
-                field,
-                problem: format!("ConfigMap {name:?} has no key {key:?}"),
-                fix: "put the configuration under that key".to_owned(),
-            })
+/// A file that the author of a resource provides in a ConfigMap.
+#[derive(Default)]
+pub(crate) struct AuthorFile {
+    /// `None` if the author provides none.
+    pub(crate) digest: Option<String>,
+    /// Its problems that do not stop the resource.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads the file that the author of a resource provides, and checks it against the resource.
+pub(crate) async fn author_file(
+    contents: &ContentCache,
+    checked: &Checked,
+    owner: &Owner,
+) -> Result<AuthorFile, Error> {
+    let (name, key, field) = match &checked.config_source {
+        ConfigSource::Override { config_map, .. } => (
+            config_map.as_str(),
+            DEFAULT_CONFIG_KEY,
+            FieldPath::spec().at(&["overrideConfig", "configMapName"]),
+        ),
+        ConfigSource::Generated {
+            base: Some(BaseConfigMap { name, key }),
+        } => (
+            name.as_str(),
+            key.as_str(),
+            FieldPath::spec().at(&["distribution", "baseConfig", "configMapName"]),
+        ),
+        ConfigSource::Generated { base: None } | ConfigSource::DistributionDefault => {
+            return Ok(AuthorFile::default());
+        }
+    };
+    let text = read_key(contents, owner, name, key, field).await?;
+    let warnings = match &checked.config_source {
+        ConfigSource::Override { config_map, .. } => check_override(checked, config_map, &text)?,
+        ConfigSource::Generated { .. } | ConfigSource::DistributionDefault => Vec::new(),
+    };
+    Ok(AuthorFile {
+        digest: Some(digest::of(&text)),
+        warnings,
+    })
+}
+
+/// Checks the author's configuration against the resource, and returns the warnings.
+fn check_override(
+    checked: &Checked,
+    config_map: &str,
+    text: &str,
+) -> Result<Vec<String>, Diagnostics> {
+    let found = override_config::check(checked, config_map, text);
+    let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Diagnostic::is_error);
+    match Diagnostics::new(errors) {
+        Some(errors) => Err(errors),
+        None => Ok(warnings.iter().map(ToString::to_string).collect()),
     }
+}
+
+/// Reads one key of a ConfigMap in the resource's namespace.
+async fn read_key(
+    contents: &ContentCache,
+    owner: &Owner,
+    name: &str,
+    key: &str,
+    field: FieldPath,
+) -> Result<String, Error> {
+    let namespace = &owner.namespace;
+    let found = contents.config_map(namespace, name).await;
+    let Some(data) = found.map_err(|error| Error::api(name, error))? else {
+        return Err(Error::ConfigMapNotFound {
+            field,
+            problem: format!("ConfigMap {name:?} not found in namespace {namespace:?}"),
+            fix: format!("create it with the key {key:?}, or correct the name"),
+        });
+    };
+    data.get(key)
+        .cloned()
+        .ok_or_else(|| Error::ConfigMapNotFound {
+            field,
+            problem: format!("ConfigMap {name:?} has no key {key:?}"),
+            fix: "put the configuration under that key".to_owned(),
+        })
 }
 
 /// The base configuration that the labels of the image contain or point to.

@@ -43,7 +43,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    pub(super) fn api(name: &str, error: kube::Error) -> Self {
+    pub(crate) fn api(name: &str, error: kube::Error) -> Self {
         Self::Api {
             name: name.to_owned(),
             error: Box::new(error),

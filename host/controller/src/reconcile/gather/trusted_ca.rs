@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use llsd_api::FieldPath;
 use llsd_api::checked::Checked;
 use llsd_api::v1alpha2::CaBundle as CaBundleRef;
-use llsd_render::ca_bundle::{CaBundle, CaSource};
+use llsd_render::ca_bundle::{CaBundle, CaSource, TrustedCa};
+use llsd_render::digest;
 use llsd_render::objects::Owner;
 
 use super::{Error, reject};
@@ -14,12 +15,23 @@ use crate::cache::{ConfigMapData, ContentCache, PLATFORM_BUNDLE, bundle_namespac
 /// The key of a bundle whose reference names no keys.
 const DEFAULT_KEY: &str = "ca-bundle.crt";
 
+/// The certificates that a server would trust now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CurrentCa {
+    /// All of them.
+    pub(crate) trusted: Option<TrustedCa>,
+    /// Digest of those that the resource names.
+    pub(crate) named: Option<String>,
+    /// Digest of those of the platform.
+    pub(crate) platform: Option<String>,
+}
+
 /// The certificates that a resource refers to, and those of the platform.
-pub(super) async fn trusted_ca(
+pub(crate) async fn trusted_ca(
     contents: &ContentCache,
     checked: &Checked,
     owner: &Owner,
-) -> Result<Option<CaBundle>, Error> {
+) -> Result<CurrentCa, Error> {
     let path = FieldPath::spec().at(&["networking", "tls", "caBundle"]);
     let platform = contents
         .watched_config_map(&owner.namespace, PLATFORM_BUNDLE)
@@ -46,9 +58,28 @@ pub(super) async fn trusted_ca(
         .iter()
         .map(|(key, text)| source(PLATFORM_BUNDLE, (key.as_str(), text.as_str())))
         .collect();
-    CaBundle::new(&referenced, &platform).map_err(|error| {
-        let fix = "put certificates in PEM format under the referenced keys".to_owned();
-        reject(path, error.to_string(), fix)
+    let bundle = |named: &[CaSource<'_>], platform: &[CaSource<'_>]| {
+        CaBundle::new(named, platform).map_err(|error| {
+            let fix = "put certificates in PEM format under the referenced keys".to_owned();
+            reject(path.clone(), error.to_string(), fix)
+        })
+    };
+    let trusted = bundle(&referenced, &platform)?.map(TrustedCa::from);
+    let all = trusted.as_ref().map(|trusted| trusted.digest.clone());
+    let digest = |bundle: Option<CaBundle>| bundle.map(|bundle| digest::of(bundle.as_str()));
+    // Parsing certificates takes time, so that it is done again only if there are two sources.
+    let (named, platform) = match (referenced.is_empty(), platform.is_empty()) {
+        (true, _) => (None, all),
+        (false, true) => (all, None),
+        (false, false) => (
+            digest(bundle(&referenced, &[])?),
+            digest(bundle(&[], &platform)?),
+        ),
+    };
+    Ok(CurrentCa {
+        trusted,
+        named,
+        platform,
     })
 }
 

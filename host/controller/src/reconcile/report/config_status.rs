@@ -6,12 +6,11 @@ use llsd_adapter_sdk::documents::ModelId;
 use llsd_api::v1alpha2::{
     ConfigGeneration, ConfigSourceKind, PluginIdentity, ResolvedDistribution, ServedModel,
 };
-use llsd_registry::BaseConfig;
 use llsd_render::objects::{ConfigPlan, Owner, config_map_name};
 use llsd_render::{Generated, SchemaSource, digest};
 
 use super::Applied;
-use crate::reconcile::gather::Source;
+use crate::reconcile::gather::{ImageFacts, Source};
 
 /// The largest number of models that the CRD allows in the status.
 const MAX_MODELS: usize = 1024;
@@ -49,7 +48,7 @@ pub(super) fn config_generation(
         schema_reason: Some(schema_reason(
             schema.source,
             applied.checked.schema.is_some(),
-            applied.gathered.labels.as_deref(),
+            applied.gathered.facts.as_ref(),
         )),
         plugin: Some(PluginIdentity {
             name: receipt.plugin.clone(),
@@ -63,7 +62,7 @@ pub(super) fn config_generation(
 }
 
 /// Why the dialect was selected. `is_in_spec`: the resource states it.
-fn schema_reason(source: SchemaSource, is_in_spec: bool, labels: Option<&BaseConfig>) -> String {
+fn schema_reason(source: SchemaSource, is_in_spec: bool, labels: Option<&ImageFacts>) -> String {
     match source {
         SchemaSource::Stated if is_in_spec => "stated in spec.distribution.schema".to_owned(),
         SchemaSource::Stated if labels.is_some_and(|labels| labels.schema.is_some()) => {
@@ -104,7 +103,7 @@ pub(super) fn resolved_distribution(applied: &Applied) -> ResolvedDistribution {
     };
     ResolvedDistribution {
         image: Some(applied.gathered.image.clone()),
-        digest: applied.gathered.image_digest(),
+        digest: applied.gathered.digest().map(str::to_owned),
         config_source: Some(kind),
         config_hash: digest,
     }
@@ -119,29 +118,19 @@ fn served_model(ModelId { name, id }: &ModelId) -> ServedModel {
 
 #[cfg(test)]
 mod tests {
-    use llsd_registry::{Digest, Scheme};
-
     use super::*;
 
     /// Issue H, wanted 2.
     #[test]
     fn the_reason_names_where_the_dialect_comes_from() {
-        let digest = Digest::of(b"");
-        let labels = |schema: Option<&str>, source: Option<&str>| BaseConfig {
-            yaml: String::new(),
-            config_digest: digest.clone(),
-            image_digest: digest.clone(),
-            manifest_digest: digest.clone(),
-            scheme: Scheme::Layer,
-            source: String::new(),
+        let labels = |schema: Option<&str>, source: Option<&str>| ImageFacts {
+            digest: String::new(),
             schema: schema.map(str::to_owned),
-            config_version: None,
             server_version: source.map(|_| "0.3.5".to_owned()),
             server_version_source: source.map(str::to_owned),
             plugin: None,
             user: None,
             variables: Default::default(),
-            hints: Default::default(),
         };
         let stated = labels(Some("llama-stack/0.3"), None);
         let recorded = labels(

@@ -148,6 +148,16 @@ pub(super) async fn is_same_file(
     }
 }
 
+/// Whether an old status has the same condition as a new one.
+pub(super) fn is_known(old: &DistributionStatus, new: &DistributionStatus) -> bool {
+    let find = |status: &DistributionStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|one| one.type_ == condition::RELEASE_MATCHES);
+        found.map(|one| (one.status.clone(), one.message.clone()))
+    };
+    find(old) == find(new)
+}
+
 /// Whether a status reports a mismatch.
 pub(super) fn is_mismatch(status: &DistributionStatus) -> bool {
     let mut conditions = status.conditions.iter();

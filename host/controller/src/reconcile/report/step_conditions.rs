@@ -45,6 +45,37 @@ pub(super) fn succeeded(
         reason::DEPLOYMENT_UPDATE_SUCCEEDED,
         message,
     );
+    updates(conditions, applied);
+}
+
+/// Reports the updates that are available.
+fn updates(conditions: &mut Conditions, applied: &Applied) {
+    let Applied {
+        updates, setback, ..
+    } = applied;
+    let Some(first) = updates.first() else {
+        return conditions.remove(condition::UPDATE_AVAILABLE);
+    };
+    let reason = match (setback, updates.len()) {
+        (Some(_), _) => reason::ROLLOUT_HALTED,
+        (None, 1) => first.part.reason(),
+        (None, _) => reason::SEVERAL_UPDATES,
+    };
+    let mut message = match setback {
+        Some(cause) => {
+            format!("a rollout set this resource back to its previous revision: {cause}\n")
+        }
+        None => String::new(),
+    };
+    for update in updates {
+        let turn = match update.is_followed && setback.is_none() {
+            true => "; this resource takes it in its turn",
+            false => "",
+        };
+        message.push_str(&format!("{update}{turn}\n"));
+    }
+    message.push_str("to take it now, run llsd update");
+    conditions.set(condition::UPDATE_AVAILABLE, true, reason, message);
 }
 
 /// Sets the conditions after a step failed.
@@ -53,7 +84,7 @@ pub(super) fn failed(conditions: &mut Conditions, error: &Error) {
     match error {
         // There is no status to write to, or it is the status that cannot be written.
         Error::Unreadable(_) | Error::Report(_) => {}
-        Error::UpstreamRunning(_) | Error::Deadline(_) => {
+        Error::UpstreamRunning(_) | Error::Deadline(_) | Error::Revision(_) => {
             not_updated(conditions, reason, message);
         }
         Error::Gather(error) if error.waiting_since().is_some() => {

@@ -1,0 +1,480 @@
+//! The recorded resolutions of a resource: one `ControllerRevision` for each, the last two kept.
+//!
+//! A resolution is everything that the objects of a resource were built from, and the objects
+//! themselves. It is written before the objects and reused until its author, or someone who asked for
+//! an update, changes an input. The number of a revision increases; the highest one is in effect.
+//!
+//! The watch delivers the metadata only. The newest resolution of each resource stays in memory,
+//! compressed and within a limit; another one is read when it is needed.
+
+mod record;
+mod resolution;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
+};
+use kube::{Client, ResourceExt};
+use llsd_api::labels;
+use llsd_api::{API_VERSION_V1ALPHA2, KIND};
+use llsd_render::objects::Owner;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::apply::is_ours;
+use crate::cache::ClusterCache;
+pub(crate) use resolution::{AuthorInputs, Resolution};
+
+/// Revisions of one resource that are kept: the one in effect, and the one to go back to.
+const KEPT: usize = 2;
+/// Memory for compressed resolutions: about ten thousand of them.
+const MAX_BYTES: usize = 64 << 20;
+/// Between the name of the resource and the number of the revision.
+const INFIX: &str = "-rev-";
+
+/// Why a revision was not read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {verb} ControllerRevision {name:?}: {error}")]
+pub(crate) struct Error {
+    verb: &'static str,
+    name: String,
+    error: Box<kube::Error>,
+}
+
+/// A recorded resolution.
+#[derive(Debug, Clone)]
+pub(crate) struct Revision {
+    pub(crate) name: String,
+    pub(crate) number: i64,
+    pub(crate) notes: Notes,
+    pub(crate) resolution: Resolution,
+}
+
+/// The annotations of a revision. Unlike its data, they can change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Notes {
+    /// The last values of the annotations [`labels::UPDATE`] and [`labels::UNDO`] of the resource that
+    /// were answered.
+    pub(crate) update: Option<String>,
+    pub(crate) undo: Option<String>,
+    /// The rollout that created the revision.
+    pub(crate) rollout: Option<Mark>,
+}
+
+/// The part of one resource in a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Mark {
+    /// What is rolled out: for each rollout its target.
+    pub(crate) targets: BTreeMap<String, String>,
+    pub(crate) state: MarkState,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) message: String,
+}
+
+/// How far a resource is in a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum MarkState {
+    /// Its new pods are not all available yet.
+    Progressing,
+    /// Its new pods are available.
+    Updated,
+    /// Its pods did not have to change.
+    Unchanged,
+    /// Its new pods did not become available, and it has its previous resolution again.
+    RolledBack,
+}
+
+/// The recorded resolutions of all resources.
+pub(crate) struct Revisions {
+    client: Client,
+    cache: Arc<ClusterCache>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The numbers of the revisions of each resource, by its uid. `None` until the first use: only the
+    /// leader writes revisions, so that a list at that time and its own writes are complete.
+    numbers: Option<HashMap<String, BTreeSet<i64>>>,
+    /// The newest resolution of each resource, compressed, with the name of its revision.
+    records: HashMap<String, (String, Arc<str>)>,
+    bytes: usize,
+    /// The uid of each resource, by namespace and name.
+    uids: HashMap<(String, String), String>,
+    /// The uids of resources that were listed and have no recorded resolution yet. They may be older
+    /// than this process.
+    listed: HashSet<String>,
+}
+
+impl Revisions {
+    pub(crate) fn new(client: Client, cache: Arc<ClusterCache>) -> Self {
+        Self {
+            client,
+            cache,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Notes a resource of the first list of a watch.
+    pub(crate) fn list_resource(&self, uid: String) {
+        self.state.lock().listed.insert(uid);
+    }
+
+    /// Whether a resource without a recorded resolution may be older than this process.
+    pub(crate) fn is_listed(&self, uid: &str) -> bool {
+        self.state.lock().listed.contains(uid)
+    }
+
+    /// The resolution in effect; `None` if none is recorded, or if it cannot be read any more.
+    pub(crate) async fn current(&self, owner: &Owner) -> Result<Option<Revision>, Error> {
+        match self.heads(owner).into_iter().next() {
+            Some((number, head)) => {
+                self.state.lock().listed.remove(&owner.uid);
+                self.load(owner, number, &head).await
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The resolution before the one in effect.
+    pub(crate) async fn previous(&self, owner: &Owner) -> Result<Option<Revision>, Error> {
+        match self.heads(owner).into_iter().nth(1) {
+            Some((number, head)) => self.load(owner, number, &head).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Lists the revisions of one resource, for a process without watches.
+    pub(crate) async fn list(&self, owner: &Owner) -> Result<(), Error> {
+        let selector = format!(
+            "{}={},{}={}",
+            labels::MANAGED_BY,
+            labels::MANAGER,
+            labels::INSTANCE,
+            owner.name
+        );
+        let listed = self
+            .api(owner)
+            .list_metadata(&ListParams::default().labels(&selector))
+            .await
+            .map_err(|error| failure("list", &owner.name, error))?;
+        for head in listed {
+            self.cache.record_revision(head.metadata);
+        }
+        Ok(())
+    }
+
+    /// The part of each resource in rollouts, by namespace and name.
+    pub(crate) fn marks(&self) -> BTreeMap<(String, String), Mark> {
+        let mut newest: HashMap<String, (i64, Arc<DynamicObject>)> = HashMap::new();
+        for head in self.cache.revisions.all() {
+            let (Some(uid), Some(number)) = (owner_uid(&head), number(&head.name_any())) else {
+                continue;
+            };
+            if newest.get(&uid).is_none_or(|(known, _)| *known < number) {
+                newest.insert(uid, (number, head));
+            }
+        }
+        let marks = newest.into_values().filter_map(|(_, head)| {
+            let (name, _) = head.name_any().rsplit_once(INFIX).map(owned)?;
+            let mark = Notes::of(&head).rollout?;
+            Some(((head.namespace()?, name), mark))
+        });
+        marks.collect()
+    }
+
+    /// Records a resolution, which is in effect from now on, and deletes those that are not kept.
+    pub(crate) async fn record(
+        &self,
+        owner: &Owner,
+        resolution: &Resolution,
+        notes: &Notes,
+    ) -> Result<(), Error> {
+        let newest = self.heads(owner).first().map_or(0, |(number, _)| *number);
+        let number = newest + 1;
+        let name = format!("{}{INFIX}{number}", owner.name);
+        let encoded: Arc<str> = record::encode(resolution).into();
+        let revision = ControllerRevision {
+            metadata: metadata(owner, &name, notes),
+            revision: number,
+            data: Some(record::data(resolution, &encoded)),
+        };
+        let api = self.api(owner);
+        let created = api
+            .create(&PostParams::default(), &revision)
+            .await
+            .map_err(|error| {
+                // Another process may have written it; list them again.
+                self.state.lock().numbers = None;
+                failure("create", &name, error)
+            })?;
+        self.cache.record_revision(created.metadata);
+        {
+            let mut state = self.state.lock();
+            state.remember(&owner.uid, &name, encoded);
+            state.listed.remove(&owner.uid);
+            let numbers = state.numbers.get_or_insert_default();
+            numbers.entry(owner.uid.clone()).or_default().insert(number);
+        }
+        self.prune(owner).await
+    }
+
+    /// Changes the annotations of a revision.
+    pub(crate) async fn annotate(
+        &self,
+        owner: &Owner,
+        name: &str,
+        notes: &Notes,
+    ) -> Result<(), Error> {
+        let change = json!({"metadata": {"annotations": notes.annotations()}});
+        let patched = self
+            .api(owner)
+            .patch_metadata(name, &PatchParams::default(), &Patch::Merge(change))
+            .await;
+        match patched {
+            Ok(written) => {
+                self.cache.record_revision(written.metadata);
+                Ok(())
+            }
+            Err(error) => Err(failure("patch", name, error)),
+        }
+    }
+
+    /// Drops what is stored for a deleted resource.
+    pub(crate) fn forget_deleted(&self, namespace: &str, name: &str) {
+        let mut state = self.state.lock();
+        let resource = (namespace.to_owned(), name.to_owned());
+        if let Some(uid) = state.uids.remove(&resource) {
+            state.forget(&uid);
+            if let Some(numbers) = &mut state.numbers {
+                numbers.remove(&uid);
+            }
+        }
+    }
+
+    /// The revisions of a resource that exist, the newest first.
+    fn heads(&self, owner: &Owner) -> Vec<(i64, Arc<DynamicObject>)> {
+        let mut state = self.state.lock();
+        let resource = (owner.namespace.clone(), owner.name.clone());
+        state.uids.insert(resource, owner.uid.clone());
+        let numbers = state.numbers.get_or_insert_with(|| index(&self.cache));
+        let numbers = numbers.get(&owner.uid).into_iter().flatten().rev();
+        let find = |number: &i64| {
+            let name = format!("{}{INFIX}{number}", owner.name);
+            let head = self.cache.revisions.get(&owner.namespace, &name)?;
+            is_ours(&head, owner).then_some((*number, head))
+        };
+        numbers.filter_map(find).collect()
+    }
+
+    async fn load(
+        &self,
+        owner: &Owner,
+        number: i64,
+        head: &DynamicObject,
+    ) -> Result<Option<Revision>, Error> {
+        let name = head.name_any();
+        let known = self.state.lock().record(&owner.uid, &name);
+        let encoded = match known {
+            Some(encoded) => encoded,
+            None => {
+                let found = self.api(owner).get_opt(&name).await;
+                let found = found.map_err(|error| failure("get", &name, error))?;
+                let Some(encoded) = found.and_then(|found| record::encoded(&found)) else {
+                    return Ok(None);
+                };
+                let encoded: Arc<str> = encoded.into();
+                let is_newest =
+                    self.heads(owner).first().map(|(newest, _)| *newest) == Some(number);
+                if is_newest {
+                    let mut state = self.state.lock();
+                    state.remember(&owner.uid, &name, encoded.clone());
+                }
+                encoded
+            }
+        };
+        match record::decode(&encoded) {
+            Ok(resolution) => Ok(Some(Revision {
+                notes: Notes::of(head),
+                name,
+                number,
+                resolution,
+            })),
+            Err(error) => {
+                tracing::warn!(
+                    revision = name,
+                    error,
+                    "failed to read a recorded resolution"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// Deletes the revisions that are not kept.
+    async fn prune(&self, owner: &Owner) -> Result<(), Error> {
+        for (number, head) in self.heads(owner).into_iter().skip(KEPT) {
+            let name = head.name_any();
+            match self
+                .api(owner)
+                .delete(&name, &DeleteParams::default())
+                .await
+            {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(failure("delete", &name, error)),
+            }
+            self.cache.revisions.forget(&owner.namespace, &name);
+            let mut state = self.state.lock();
+            if let Some(numbers) = state
+                .numbers
+                .as_mut()
+                .and_then(|all| all.get_mut(&owner.uid))
+            {
+                numbers.remove(&number);
+            }
+        }
+        Ok(())
+    }
+
+    fn api(&self, owner: &Owner) -> Api<ControllerRevision> {
+        Api::namespaced(self.client.clone(), &owner.namespace)
+    }
+}
+
+impl State {
+    fn record(&self, uid: &str, name: &str) -> Option<Arc<str>> {
+        let (known, encoded) = self.records.get(uid)?;
+        (known == name).then(|| encoded.clone())
+    }
+
+    /// Stores a resolution. Any other one makes room for it, because all are equally likely to be
+    /// needed next.
+    fn remember(&mut self, uid: &str, name: &str, encoded: Arc<str>) {
+        self.forget(uid);
+        while self.bytes + encoded.len() > MAX_BYTES {
+            let Some(other) = self.records.keys().next().cloned() else {
+                return;
+            };
+            self.forget(&other);
+        }
+        self.bytes += encoded.len();
+        self.records
+            .insert(uid.to_owned(), (name.to_owned(), encoded));
+    }
+
+    fn forget(&mut self, uid: &str) {
+        if let Some((_, encoded)) = self.records.remove(uid) {
+            self.bytes -= encoded.len();
+        }
+    }
+}
+
+impl Notes {
+    pub(crate) fn of(head: &DynamicObject) -> Self {
+        let annotations = head.annotations();
+        let rollout = annotations.get(labels::ROLLOUT);
+        Self {
+            update: annotations.get(labels::UPDATE).cloned(),
+            undo: annotations.get(labels::UNDO).cloned(),
+            rollout: rollout.and_then(|text| serde_json::from_str(text).ok()),
+        }
+    }
+
+    /// The requests in the annotations of a resource, as answered.
+    pub(crate) fn answering(cr: &impl ResourceExt) -> Self {
+        Self {
+            update: cr.annotations().get(labels::UPDATE).cloned(),
+            undo: cr.annotations().get(labels::UNDO).cloned(),
+            rollout: None,
+        }
+    }
+
+    fn annotations(&self) -> BTreeMap<&'static str, String> {
+        let Self {
+            update,
+            undo,
+            rollout,
+        } = self;
+        let rollout = rollout
+            .as_ref()
+            .and_then(|mark| serde_json::to_string(mark).ok());
+        let all = [
+            (labels::UPDATE, update.clone()),
+            (labels::UNDO, undo.clone()),
+            (labels::ROLLOUT, rollout),
+        ];
+        all.into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect()
+    }
+}
+
+fn metadata(owner: &Owner, name: &str, notes: &Notes) -> ObjectMeta {
+    let labels = [
+        (labels::MANAGED_BY, labels::MANAGER),
+        (labels::PART_OF, labels::PRODUCT),
+        (labels::INSTANCE, owner.name.as_str()),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let annotations = notes.annotations().into_iter();
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(owner.namespace.clone()),
+        labels: Some(labels.into()),
+        annotations: Some(
+            annotations
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+        ),
+        owner_references: Some(vec![OwnerReference {
+            api_version: API_VERSION_V1ALPHA2.to_owned(),
+            kind: KIND.to_owned(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The numbers of all revisions in the cache, by the uid of their resource.
+fn index(cache: &ClusterCache) -> HashMap<String, BTreeSet<i64>> {
+    let mut numbers: HashMap<String, BTreeSet<i64>> = HashMap::new();
+    for head in cache.revisions.all() {
+        if let (Some(uid), Some(number)) = (owner_uid(&head), number(&head.name_any())) {
+            numbers.entry(uid).or_default().insert(number);
+        }
+    }
+    numbers
+}
+
+fn owner_uid(head: &DynamicObject) -> Option<String> {
+    let mut owners = head.owner_references().iter();
+    Some(owners.find(|owner| owner.kind == KIND)?.uid.clone())
+}
+
+/// The number in the name of a revision.
+fn number(name: &str) -> Option<i64> {
+    name.rsplit_once(INFIX)?.1.parse().ok()
+}
+
+fn owned((name, number): (&str, &str)) -> (String, String) {
+    (name.to_owned(), number.to_owned())
+}
+
+fn failure(verb: &'static str, name: &str, error: kube::Error) -> Error {
+    Error {
+        verb,
+        name: name.to_owned(),
+        error: Box::new(error),
+    }
+}

@@ -1,0 +1,170 @@
+//! Starts the turns of resources, and publishes how far rollouts are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::reflector::Store;
+use llsd_api::SchemaPlugin;
+use llsd_api::labels::{self, FIELD_MANAGER, ROLLOUTS_CONFIG_MAP};
+use serde_json::json;
+
+use super::Progress;
+use crate::cache::WatchedResource;
+use crate::reconcile::context::Context;
+
+/// Delay after a change, in which further changes are collected.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// The field manager of the progress in the status of `SchemaPlugin`s, which another controller writes.
+const PROGRESS_MANAGER: &str = "llsd-rollouts";
+/// The rollouts of `SchemaPlugin`s start with this.
+const PLUGIN_PREFIX: &str = "plugin.";
+
+/// Lets resources take turns, and publishes the progress, until the future is dropped.
+pub(crate) async fn coordinate(
+    ctx: Arc<Context>,
+    all: Store<WatchedResource>,
+    operator_namespace: String,
+) {
+    let publisher = Publisher {
+        ctx: &ctx,
+        namespace: operator_namespace,
+    };
+    let mut published = None;
+    loop {
+        ctx.rollouts.changed.notified().await;
+        // At the start, every resource is a change.
+        tokio::time::sleep(DEBOUNCE).await;
+        let settings = ctx.settings.get().await;
+        let marks = ctx.revisions.marks();
+        let max_concurrent = settings.rollouts().max_concurrent;
+        for (namespace, name) in ctx.rollouts.grant(&marks, max_concurrent) {
+            ctx.trigger.request(&namespace, &name);
+        }
+        let resources = all.state();
+        let resources = resources
+            .iter()
+            .map(|one| (one.namespace().unwrap_or_default(), one.name_any()));
+        // Before all resources have said what they wait for, the numbers would be wrong.
+        if !ctx.rollouts.has_seen(resources) {
+            continue;
+        }
+        let progress = ctx.rollouts.progress(&marks);
+        ctx.metrics
+            .set_rollouts(progress.iter().map(|(rollout, one)| {
+                let waiting = one.total - one.updated - one.unchanged;
+                let numbers = [one.updated, one.unchanged, waiting];
+                (rollout.as_str(), numbers, one.halted_at.as_deref())
+            }));
+        publisher.publish(progress, &mut published).await;
+    }
+}
+
+struct Publisher<'a> {
+    ctx: &'a Context,
+    namespace: String,
+}
+
+impl Publisher<'_> {
+    /// Writes what differs from what is published. A failure is logged and tried again with the next
+    /// change.
+    async fn publish(
+        &self,
+        progress: BTreeMap<String, Progress>,
+        published: &mut Option<BTreeMap<String, Progress>>,
+    ) {
+        let before = match published.take() {
+            Some(before) => before,
+            None => match self.read().await {
+                Ok(before) => before,
+                Err(error) => {
+                    tracing::warn!(%error, "failed to read the progress of rollouts");
+                    return;
+                }
+            },
+        };
+        if before == progress {
+            *published = Some(before);
+            return;
+        }
+        match self.write(&before, &progress).await {
+            Ok(()) => *published = Some(progress),
+            Err(error) => tracing::warn!(%error, "failed to write the progress of rollouts"),
+        }
+    }
+
+    async fn read(&self) -> Result<BTreeMap<String, Progress>, kube::Error> {
+        let found = self.api().get_opt(ROLLOUTS_CONFIG_MAP).await?;
+        let data = found.and_then(|map| map.data).unwrap_or_default();
+        let parse =
+            |(rollout, text): (String, String)| Some((rollout, serde_json::from_str(&text).ok()?));
+        Ok(data.into_iter().filter_map(parse).collect())
+    }
+
+    async fn write(
+        &self,
+        before: &BTreeMap<String, Progress>,
+        progress: &BTreeMap<String, Progress>,
+    ) -> Result<(), kube::Error> {
+        let text = |one: &Progress| serde_json::to_string_pretty(one).unwrap_or_default();
+        let data: BTreeMap<_, _> = progress
+            .iter()
+            .map(|(rollout, one)| (rollout, text(one)))
+            .collect();
+        let map = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": ROLLOUTS_CONFIG_MAP,
+                "labels": { labels::PART_OF: labels::PRODUCT },
+            },
+            "data": data,
+        });
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        self.api()
+            .patch(ROLLOUTS_CONFIG_MAP, &parameters, &Patch::Apply(map))
+            .await?;
+        let changed = progress
+            .iter()
+            .filter(|(rollout, one)| before.get(*rollout) != Some(one));
+        for (rollout, one) in changed {
+            if let Some(plugin) = rollout.strip_prefix(PLUGIN_PREFIX) {
+                self.write_status(plugin, one).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the progress to the status of a `SchemaPlugin`.
+    async fn write_status(&self, plugin: &str, progress: &Progress) -> Result<(), kube::Error> {
+        let document = json!({
+            "apiVersion": "llamastack.io/v1alpha1",
+            "kind": "SchemaPlugin",
+            "metadata": { "name": plugin },
+            "status": { "rollout": {
+                "componentDigest": progress.target,
+                "summary": progress.summary,
+                "haltedAt": progress.halted_at,
+                "message": Some(&progress.message).filter(|text| !text.is_empty()),
+            } },
+        });
+        let api = Api::<SchemaPlugin>::all(self.ctx.client.clone());
+        let parameters = PatchParams::apply(PROGRESS_MANAGER).force();
+        match api
+            .patch_status(plugin, &parameters, &Patch::Apply(&document))
+            .await
+        {
+            Ok(_) => Ok(()),
+            // It was deleted.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn api(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.ctx.client.clone(), &self.namespace)
+    }
+}
