@@ -3,7 +3,8 @@
 
     fake_vllm.py PORT [MODEL ...]
 
-Listens on 127.0.0.1; PORT 0 selects a free port. The first line of output is `listening on 127.0.0.1:PORT`.
+Listens on 127.0.0.1, or on FAKE_VLLM_ADDRESS; PORT 0 selects a free port. The first line of output is
+`listening on ADDRESS:PORT`.
 
 Serves GET /health, GET /v1/models and POST /v1/chat/completions with a fixed reply. Every other path
 returns 404, among them /models, which shows that a base URL lacks /v1.
@@ -18,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 18000
 MODELS = sys.argv[2:] or ["llama3.2-8b"]
 TOKEN = os.environ.get("FAKE_VLLM_TOKEN")
+ADDRESS = os.environ.get("FAKE_VLLM_ADDRESS", "127.0.0.1")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -62,6 +64,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
-    print(f"listening on 127.0.0.1:{server.server_port}", flush=True)
+    server = ThreadingHTTPServer((ADDRESS, PORT), Handler)
+    print(f"listening on {ADDRESS}:{server.server_port}", flush=True)
     server.serve_forever()

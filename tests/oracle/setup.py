@@ -4,6 +4,7 @@
     setup.py [--cache DIR] [RELEASE ...]
 
     DIR/oracle/venvs/<release>/                     the environment
+    DIR/oracle/venvs/image-extras/                  packages that only server images have
     DIR/oracle/bases/<release>/<distribution>/*.yaml  copied from the installed wheel
 
 DIR is $LLSD_CACHE, $XDG_CACHE_HOME/llsd or ~/.cache/llsd. RELEASE defaults to the releases in
@@ -39,6 +40,10 @@ RELEASES = {
 # Packages that providers import but the release does not declare: file handling for vector_io, responses
 # and file search.
 RUN_EXTRAS = ["chardet", "pypdf"]
+
+# Imported by providers of the distribution `starter`, but declared by no release. Images need it; the
+# tests that start servers in an environment leave these providers out.
+IMAGE_EXTRAS = ["faiss-cpu==1.12.0"]
 
 # Copies the configs to argv[1] and prints their number. Runs in the environment of the release.
 COPY_CONFIGS = r"""
@@ -124,6 +129,17 @@ def copy_tokenizer(uv: str, target: Path) -> None:
             shutil.copy(file, target)
 
 
+def install_image_extras(uv: str, target: Path) -> None:
+    """Install the packages that only server images have, beside the environments."""
+    if target.is_dir():
+        return
+    unfinished = target.with_name(target.name + ".tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    subprocess.run([uv, "pip", "install", "-q", "--no-deps", "--target", unfinished, "--python", sys.executable,
+                    *IMAGE_EXTRAS], check=True)
+    unfinished.rename(target)
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     arguments.add_argument("--cache", type=Path, default=default_cache())
@@ -143,6 +159,7 @@ def main() -> int:
     try:
         uv = find_uv(venvs)
         copy_tokenizer(uv, venvs / "tiktoken-cache")
+        install_image_extras(uv, venvs / "image-extras")
         for index, release in enumerate(given.release, start=1):
             started = time.monotonic()
             if not (venvs / release / ".oracle-stamp").exists():

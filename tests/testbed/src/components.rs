@@ -75,43 +75,83 @@ pub(crate) fn etcd_arguments(port: u16, peer_port: u16) -> Vec<String> {
     ]
 }
 
-pub(crate) fn api_server_arguments(port: u16, etcd_port: u16) -> Vec<String> {
-    let mut arguments = vec![
-        format!("--secure-port={port}"),
-        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
-        format!("--audit-log-path={AUDIT_FILE}"),
-    ];
-    arguments.extend(
-        [
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            // No pod connects to the API server, and endpoints must not have a loopback address.
-            "--endpoint-reconciler-type=none",
-            "--tls-cert-file=server.crt",
-            "--tls-private-key-file=server.key",
-            "--client-ca-file=ca.crt",
-            "--authorization-mode=RBAC",
-            "--anonymous-auth=false",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-account-key-file=accounts.pub",
-            "--service-account-signing-key-file=accounts.key",
-            "--service-cluster-ip-range=10.0.0.0/16",
-            "--allow-privileged=true",
-            // A loaded machine delays the simulated node's heartbeat; its pods must stay ready.
-            "--disable-admission-plugins=TaintNodesByCondition",
-            // As on OpenShift: setting an owner reference needs permission to update the owner's
-            // finalizers.
-            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-            "--audit-policy-file=audit-policy.json",
-            // Write the line of a request before its response is complete, so that tests can count.
-            "--audit-log-mode=blocking",
-            // Rotation would move lines that a test has not read yet.
-            "--audit-log-maxsize=10000",
-            "--max-requests-inflight=2000",
-            "--max-mutating-requests-inflight=1000",
-        ]
-        .map(String::from),
-    );
+/// Where an API server listens, and the addresses of its Services.
+pub(crate) struct ApiServer<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) port: u16,
+    pub(crate) etcd_port: u16,
+    pub(crate) services: &'a str,
+}
+
+impl ApiServer<'_> {
+    /// The arguments that do not depend on the kind of node.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let Self {
+            address,
+            port,
+            etcd_port,
+            services,
+        } = self;
+        let mut arguments = vec![
+            format!("--bind-address={address}"),
+            format!("--advertise-address={address}"),
+            format!("--secure-port={port}"),
+            format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+            format!("--service-cluster-ip-range={services}"),
+            format!("--audit-log-path={AUDIT_FILE}"),
+        ];
+        arguments.extend(COMMON_ARGUMENTS.iter().copied().map(String::from));
+        arguments
+    }
+}
+
+const COMMON_ARGUMENTS: &[&str] = &[
+    "--tls-cert-file=server.crt",
+    "--tls-private-key-file=server.key",
+    "--client-ca-file=ca.crt",
+    "--anonymous-auth=false",
+    "--service-account-issuer=https://kubernetes.default.svc",
+    "--service-account-key-file=accounts.pub",
+    "--service-account-signing-key-file=accounts.key",
+    "--allow-privileged=true",
+    // A loaded machine delays the heartbeat of the node; its pods must stay ready.
+    "--disable-admission-plugins=TaintNodesByCondition",
+    "--audit-policy-file=audit-policy.json",
+    // Write the line of a request before its response is complete, so that tests can count.
+    "--audit-log-mode=blocking",
+    // Rotation would move lines that a test has not read yet.
+    "--audit-log-maxsize=10000",
+    "--max-requests-inflight=2000",
+    "--max-mutating-requests-inflight=1000",
+];
+
+/// As on OpenShift: setting an owner reference needs permission to update the owner's finalizers.
+const OWNER_REFERENCES: &str = "OwnerReferencesPermissionEnforcement";
+
+/// Arguments of an API server whose node is simulated.
+pub(crate) fn simulated_node_arguments() -> Vec<String> {
+    vec![
+        // No pod connects to the API server, and endpoints must not have a loopback address.
+        "--endpoint-reconciler-type=none".into(),
+        "--authorization-mode=RBAC".into(),
+        format!("--enable-admission-plugins={OWNER_REFERENCES}"),
+    ]
+}
+
+/// Arguments of an API server with a kubelet, whose permissions depend on the pods of its node.
+pub(crate) fn real_node_arguments() -> Vec<String> {
+    let mut arguments = [
+        "--authorization-mode=Node,RBAC",
+        "--kubelet-client-certificate=kubelet-client.crt",
+        "--kubelet-client-key=kubelet-client.key",
+        "--kubelet-certificate-authority=ca.crt",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
+    .map(String::from)
+    .to_vec();
+    arguments.push(format!(
+        "--enable-admission-plugins=NodeRestriction,{OWNER_REFERENCES}"
+    ));
     arguments
 }
 

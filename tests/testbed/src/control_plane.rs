@@ -19,14 +19,14 @@ use kube::{Client, Config};
 use rcgen::KeyPair;
 
 use crate::certificates::CertificateAuthority;
-use crate::components;
+use crate::components::{self, ApiServer};
 use crate::process::{Daemon, Watchdog};
 use crate::toolchain::{self, Release, Tool};
 use crate::users;
 use crate::wait::eventually;
 
 pub(crate) use folder::keeps_data;
-use folder::{create_private_folder, discard_folder, remove_folder};
+pub(crate) use folder::{create_private_folder, discard_folder, remove_folder};
 pub use state::{State, SuspendedProcess};
 
 const ETCD: &str = "etcd";
@@ -113,7 +113,8 @@ impl ControlPlane {
         let [api_port, etcd_port, peer_port] = [ports[0], ports[1], ports[2]];
         let server = format!("https://127.0.0.1:{api_port}");
 
-        write_certificates(&folder)?;
+        // 10.0.0.1 is the address of the `kubernetes` Service.
+        write_certificates(&folder, &["127.0.0.1", "localhost", "10.0.0.1"])?;
         users::create_built_in(&folder, &server)?;
         fs::write(
             folder.join("audit-policy.json"),
@@ -141,11 +142,15 @@ impl ControlPlane {
             &components::etcd_arguments(etcd_port, peer_port),
         )?;
         let api_server = binary(Tool::KubeApiserver(release))?;
-        plane.run(
-            api_server,
-            API_SERVER,
-            &components::api_server_arguments(api_port, etcd_port),
-        )?;
+        let settings = ApiServer {
+            address: "127.0.0.1",
+            port: api_port,
+            etcd_port,
+            services: "10.0.0.0/16",
+        };
+        let mut arguments = settings.arguments();
+        arguments.extend(components::simulated_node_arguments());
+        plane.run(api_server, API_SERVER, &arguments)?;
         let admin = plane.until_ready().await?;
 
         if release == Release::Newest {
@@ -169,10 +174,7 @@ impl ControlPlane {
             plane.until_controllers_work(&admin).await?;
         }
 
-        fs::write(
-            State::file(&folder),
-            serde_json::to_string_pretty(&plane.state)?,
-        )?;
+        plane.state.save()?;
         Ok(plane)
     }
 
@@ -252,23 +254,23 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-fn write_certificates(folder: &Path) -> Result<()> {
+/// Creates a certificate authority, the certificate of the API server for these addresses, and the key
+/// of service accounts.
+pub(crate) fn write_certificates(
+    folder: &Path,
+    addresses: &[&str],
+) -> Result<CertificateAuthority> {
     let authority = CertificateAuthority::generate()?;
     authority.save(folder)?;
-    // 10.0.0.1 is the address of the `kubernetes` Service.
-    let names = [
-        "127.0.0.1",
-        "localhost",
-        "10.0.0.1",
-        "kubernetes.default.svc",
-    ];
+    let mut names = vec!["kubernetes.default.svc"];
+    names.extend(addresses);
     let server = authority.server(&names)?;
     fs::write(folder.join("server.crt"), server.certificate)?;
     fs::write(folder.join("server.key"), server.key)?;
     let accounts = KeyPair::generate()?;
     fs::write(folder.join("accounts.key"), accounts.serialize_pem())?;
     fs::write(folder.join("accounts.pub"), accounts.public_key_pem())?;
-    Ok(())
+    Ok(authority)
 }
 
 /// The version of the binary. One from `KUBEBUILDER_ASSETS` can differ from the pinned version.

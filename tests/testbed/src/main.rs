@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask control-plane` runs it.
 
+mod node_task;
 mod playground;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
+use llsd_testbed::node::ServerPackages;
 use llsd_testbed::toolchain::{self, Release, Tool};
 use llsd_testbed::{ControlPlane, State, Testbed};
 
@@ -39,12 +41,21 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Start, stop or run a real node
+    #[command(subcommand)]
+    Node(node_task::NodeTask),
     /// Start a control plane, a registry and an operator, apply resources, and run until Ctrl-C
     Playground {
         /// Path of the `llsd` binary
         #[arg(long)]
         llsd: PathBuf,
-        /// Manifests to apply
+        /// Use a real node, with a server of these packages: the folder of the virtual environments
+        #[arg(long, requires = "python")]
+        venvs: Option<PathBuf>,
+        /// Python 3.12, for the server's image
+        #[arg(long)]
+        python: Option<PathBuf>,
+        /// Manifests to apply on a simulated node
         resources: Vec<PathBuf>,
     },
 }
@@ -116,9 +127,18 @@ async fn run_task(task: Task) -> Result<ExitCode> {
         Task::Down => down(),
         Task::Env => env().await,
         Task::Run { release, command } => run(&release, &command).await,
-        Task::Playground { llsd, resources } => playground::run(&llsd, &resources)
-            .await
-            .map(|()| ExitCode::SUCCESS),
+        Task::Node(task) => node_task::run(task).await,
+        Task::Playground {
+            llsd,
+            venvs,
+            python,
+            resources,
+        } => {
+            let packages = venvs.zip(python);
+            let packages = packages.map(|(venvs, python)| ServerPackages { venvs, python });
+            playground::run(&llsd, &resources, packages).await?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -179,9 +199,7 @@ async fn env() -> Result<ExitCode> {
 }
 
 async fn run(releases: &[ReleaseArg], command: &[String]) -> Result<ExitCode> {
-    let (program, arguments) = command
-        .split_first()
-        .context("the command is missing; write it after `--`")?;
+    let (program, arguments) = split_command(command)?;
     let mut child = Command::new(program);
     child.args(arguments);
     let mut testbeds = Vec::new();
@@ -190,9 +208,20 @@ async fn run(releases: &[ReleaseArg], command: &[String]) -> Result<ExitCode> {
         child.env(release.variable(), State::file(&testbed.state().folder));
         testbeds.push(testbed);
     }
+    run_child(child)
+}
+
+fn split_command(command: &[String]) -> Result<(&String, &[String])> {
+    command
+        .split_first()
+        .context("the command is missing; write it after `--`")
+}
+
+/// Runs a command until it exits, and returns its exit status.
+fn run_child(mut child: Command) -> Result<ExitCode> {
     let status = child
         .status()
-        .with_context(|| format!("failed to run {program:?}"))?;
+        .with_context(|| format!("failed to run {:?}", child.get_program()))?;
     let code = status
         .code()
         .and_then(|code| u8::try_from(code).ok())
@@ -201,12 +230,14 @@ async fn run(releases: &[ReleaseArg], command: &[String]) -> Result<ExitCode> {
 }
 
 fn print_variables(release: ReleaseArg, state: &State) {
-    let export =
-        |name: &str, path: &Path| print_line(&format!("export {name}='{}'", path.display()));
-    export(release.variable(), &State::file(&state.folder));
+    print_export(release.variable(), &State::file(&state.folder));
     if release == ReleaseArg::Newest {
-        export("KUBECONFIG", &state.folder.join("admin.kubeconfig"));
+        print_export("KUBECONFIG", &state.folder.join("admin.kubeconfig"));
     }
+}
+
+fn print_export(name: &str, path: &Path) {
+    print_line(&format!("export {name}='{}'", path.display()));
 }
 
 #[expect(clippy::print_stderr, reason = "the error of a command")]

@@ -1,8 +1,10 @@
 //! `testbed playground`: a cluster to try `llsd` in, until Ctrl-C.
 //!
-//! In: the `llsd` binary and manifests. Out: a control plane, a registry and an operator on loopback,
-//! the resources applied and ready, and example commands on standard output. Everything stops with
-//! this process.
+//! In: the `llsd` binary and manifests. Out: a control plane, a registry and an operator, the resources
+//! applied and ready, and example commands on standard output. Everything stops with this process. With
+//! the packages of a server, the node is real; otherwise it is simulated, and everything is on loopback.
+
+mod on_node;
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -10,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
+use llsd_testbed::node::ServerPackages;
 use llsd_testbed::toolchain::Release;
 use llsd_testbed::{Registry, RegistryOptions, Testbed};
 use tokio::process::{Child, Command};
@@ -19,11 +22,21 @@ use tokio::signal::unix::{SignalKind, signal};
 const READY_WITHIN: &str = "--timeout=300s";
 
 /// Starts everything, prints how to use it, and waits for SIGINT or SIGTERM.
-pub(crate) async fn run(llsd: &Path, resources: &[PathBuf]) -> Result<()> {
+pub(crate) async fn run(
+    llsd: &Path,
+    resources: &[PathBuf],
+    packages: Option<ServerPackages>,
+) -> Result<()> {
     // Install the handlers first, so that a signal during the start also stops everything.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let session = async {
+        if let Some(packages) = packages {
+            // Bound to a name: the node stops when it is dropped.
+            let (_node, usage) = on_node::start(llsd, &packages).await?;
+            crate::print_line(&usage);
+            return std::future::pending().await;
+        }
         let playground = Playground::start(llsd).await?;
         playground.apply(resources).await?;
         crate::print_line(&playground.usage());
@@ -50,16 +63,9 @@ impl Playground {
         let testbed = Testbed::start(Release::Newest).await?;
         let registry = Registry::start(&RegistryOptions::default()).await?;
         let folder = &testbed.state().folder;
-        let bin = folder.join("bin");
-        fs::create_dir(&bin)?;
-        let llsd = fs::canonicalize(llsd)
-            .with_context(|| format!("llsd binary not found at {}", llsd.display()))?;
-        symlink(&testbed.state().kubectl, bin.join("kubectl"))?;
-        for name in ["llsd", "kubectl-llsd"] {
-            symlink(&llsd, bin.join(name))?;
-        }
+        let bin = link_programs(folder, llsd, &testbed.state().kubectl)?;
         let log = folder.join("operator.log");
-        let operator = Command::new(&llsd)
+        let operator = Command::new(llsd)
             .args(["operator", "--dev"])
             .env("KUBECONFIG", testbed.kubeconfig("admin")?)
             .stdin(Stdio::null())
@@ -144,4 +150,17 @@ Ctrl-C stops and removes everything.",
     fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
+}
+
+/// Creates a folder for PATH with kubectl, llsd and the kubectl plugin.
+fn link_programs(folder: &Path, llsd: &Path, kubectl: &Path) -> Result<PathBuf> {
+    let bin = folder.join("bin");
+    fs::create_dir(&bin)?;
+    let llsd = fs::canonicalize(llsd)
+        .with_context(|| format!("llsd binary not found at {}", llsd.display()))?;
+    symlink(kubectl, bin.join("kubectl"))?;
+    for name in ["llsd", "kubectl-llsd"] {
+        symlink(&llsd, bin.join(name))?;
+    }
+    Ok(bin)
 }

@@ -39,6 +39,9 @@ pub enum Tool {
     KubeControllerManager,
     KubeScheduler,
     Kubectl,
+    Kubelet,
+    KubeProxy,
+    Coredns,
     Kwok,
     Registry,
     Crane,
@@ -48,18 +51,30 @@ pub enum Tool {
 
 impl Tool {
     /// Every tool. The order lets builds share the most compiled packages.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::KubeApiserver(Release::Newest),
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::Etcd,
         Self::Kubectl,
+        Self::Kubelet,
+        Self::KubeProxy,
         Self::KubeApiserver(Release::Oldest),
         Self::Kwok,
         Self::Crane,
         Self::Registry,
         Self::Helm,
         Self::Health,
+        Self::Coredns,
+    ];
+
+    /// The tools that a node needs in addition to its control plane.
+    pub const OF_NODE: [Self; 5] = [
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Coredns,
+        Self::Registry,
+        Self::Crane,
     ];
 
     /// The tools that a control plane of a release needs.
@@ -89,6 +104,9 @@ impl Tool {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kubectl => "kubectl",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+            Self::Coredns => "coredns",
             Self::Kwok => "kwok",
             Self::Registry => "registry",
             Self::Crane => "crane",
@@ -102,6 +120,7 @@ impl Tool {
         match self {
             Self::KubeApiserver(Release::Oldest) => "kubernetes-1.33",
             Self::Kwok => "kwok",
+            Self::Coredns => "coredns",
             Self::Registry | Self::Crane => "registry",
             Self::Helm => "helm",
             Self::Health => "health",
@@ -116,6 +135,9 @@ impl Tool {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
+            Self::KubeProxy => "k8s.io/kubernetes/cmd/kube-proxy",
+            Self::Coredns => "llsd.io/testbed/coredns",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::Registry => "llsd.io/testbed/registry",
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
@@ -129,6 +151,7 @@ impl Tool {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
             Self::Kwok => "sigs.k8s.io/kwok",
+            Self::Coredns => "github.com/coredns/coredns",
             Self::Registry => "github.com/distribution/distribution/v3",
             Self::Crane => "github.com/google/go-containerregistry",
             Self::Helm => "helm.sh/helm/v4",
@@ -141,6 +164,7 @@ impl Tool {
     fn usual_build(self) -> &'static str {
         match self {
             Self::KubeApiserver(_) => "about 5 minutes",
+            Self::Kubelet | Self::Coredns => "about 2 minutes",
             Self::KubeControllerManager | Self::Kwok | Self::Helm => "about 1 minute",
             _ => "less than 1 minute",
         }
@@ -217,6 +241,11 @@ fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
         .join("testbed")
         .join(format!("{module}-{digest}"))
         .join(tool.name()))
+}
+
+/// A name for something of which several exist, such as the node of a folder.
+pub(crate) fn short_hash(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes)[..4])
 }
 
 fn module_dir(tool: Tool) -> PathBuf {

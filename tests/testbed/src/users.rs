@@ -51,6 +51,19 @@ pub(crate) fn create_built_in(folder: &Path, server: &str) -> Result<()> {
     Ok(())
 }
 
+/// Writes the kubeconfig files of the programs of a real node.
+pub(crate) fn create_for_node(folder: &Path, server: &str, node: &str) -> Result<()> {
+    let authority = CertificateAuthority::load(folder)?;
+    let kubelet = format!("system:node:{node}");
+    for (file, user, group) in [
+        ("kubelet", kubelet.as_str(), Some("system:nodes")),
+        ("kube-proxy", "system:kube-proxy", None),
+    ] {
+        write_kubeconfig(folder, &authority, server, file, user, group)?;
+    }
+    Ok(())
+}
+
 /// The kubeconfig file of an existing user.
 pub(crate) fn kubeconfig(folder: &Path, user: &str) -> Result<PathBuf> {
     let file = kubeconfig_path(folder, user);

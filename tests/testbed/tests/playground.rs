@@ -16,7 +16,7 @@ async fn a_playground_has_a_ready_resource_and_is_removed_on_ctrl_c() {
     let xtask =
         std::env::var_os("LLSD_XTASK").expect("LLSD_XTASK must be the path of the xtask binary");
     let mut playground = Command::new(xtask)
-        .args(["up", "--built"])
+        .args(["up", "--built", "--simulated"])
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use data_encoding::HEXLOWER;
 use flate2::GzBuilder;
 use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
@@ -32,7 +33,7 @@ impl Compression {
 }
 
 /// A layer whose blob is in a layout.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Layer {
     pub(crate) descriptor: Descriptor,
     pub(crate) diff_id: String,

@@ -97,7 +97,7 @@ impl ImageLayout {
         Ok(layer)
     }
 
-    /// Adds a layer of another layout, as a hard link if possible.
+    /// Adds a layer of the layout in `from`, as a hard link if possible.
     pub fn share(&self, from: &Path, layer: &Layer) -> Result<()> {
         let name = Self::blob_name(&layer.descriptor.digest);
         let (source, target) = (from.join(&name), self.folder.join(&name));

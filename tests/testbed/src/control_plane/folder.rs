@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-pub(super) fn create_private_folder(folder: &Path) -> Result<()> {
+pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new()
         .recursive(true)
@@ -20,7 +20,7 @@ pub(crate) fn keeps_data() -> bool {
 }
 
 /// Removes a folder, unless data is kept.
-pub(super) fn discard_folder(folder: &Path) -> Result<()> {
+pub(crate) fn discard_folder(folder: &Path) -> Result<()> {
     if keeps_data() {
         Ok(())
     } else {
@@ -29,7 +29,7 @@ pub(super) fn discard_folder(folder: &Path) -> Result<()> {
 }
 
 /// Removes a folder, if it exists.
-pub(super) fn remove_folder(folder: &Path) -> Result<()> {
+pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("failed to remove {}", folder.display()))

@@ -26,7 +26,7 @@ pub struct State {
     /// The path of `kubectl`.
     pub kubectl: PathBuf,
     /// The processes, in the order of their start.
-    pub(super) processes: Vec<ProcessHandle>,
+    pub(crate) processes: Vec<ProcessHandle>,
 }
 
 impl State {
@@ -40,6 +40,14 @@ impl State {
         })?;
         serde_json::from_str(&text)
             .with_context(|| format!("{} is not a valid state file", file.display()))
+    }
+
+    /// Writes the state file. Another process may be waiting for it, so it appears complete.
+    pub(crate) fn save(&self) -> Result<()> {
+        let mut temporary = tempfile::NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer_pretty(&mut temporary, self)?;
+        temporary.persist(Self::file(&self.folder))?;
+        Ok(())
     }
 
     /// The path of the state file in the folder of a control plane.
