@@ -43,6 +43,15 @@ impl Artifacts {
         shell::step("generated files", &mut generate)
     }
 
+    /// Writes the operator's image with `binary`, which was built for `target`, to `target/image`.
+    pub fn image(&self, binary: &Path, target: &str) -> anyhow::Result<()> {
+        let mut image = command();
+        image.args(["image", "--target", target, "--binary"]);
+        image.arg(binary).arg("--output");
+        image.arg(shell::root().join("target/image"));
+        shell::step("image of the operator", &mut image)
+    }
+
     /// Creates the release archive with `binary`.
     pub fn package(&self, binary: &Path) -> anyhow::Result<()> {
         let mut package = command();

@@ -11,7 +11,7 @@ use llsd_install::{Environment, blocks_of, checkout, pages, program, sources};
 use serde_json::Value;
 
 /// The blocks by page and start of their first command, and the reason why no test runs them.
-const BY_HAND: [(&str, &str, &str); 11] = [
+const BY_HAND: [(&str, &str, &str); 13] = [
     ("README.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo test -p llsd-render", TESTS),
@@ -20,7 +20,13 @@ const BY_HAND: [(&str, &str, &str); 11] = [
     ("CONTRIBUTING.md", "cargo test -p llsd-testbed", TESTS),
     ("CONTRIBUTING.md", "cargo build -p llsd", TESTS),
     ("CONTRIBUTING.md", "cargo xtask oracle", TESTS),
+    ("CONTRIBUTING.md", "cargo build --workspace", TESTS),
     ("CONTRIBUTING.md", "cargo xtask generate", TESTS),
+    (
+        "operations.md",
+        "cargo xtask image",
+        "builds for release, and copies the image to a registry of the reader",
+    ),
     (
         "CONTRIBUTING.md",
         "LLSD_GOLDEN=rewrite",
@@ -161,7 +167,8 @@ impl Workspace {
                     .then_some(())
                     .ok_or_else(|| format!("{path:?} not found in the checkout"))
             }
-            ["export" | "cd", ..] => Ok(()),
+            // Programs of others, which are not part of this repository.
+            ["oras" | "cosign", ..] | ["export" | "cd", ..] => Ok(()),
             _ => Err(format!(
                 "{words:?}: unknown command; extend Workspace::check"
             )),

@@ -5,6 +5,7 @@
 
 mod chart;
 mod generate;
+mod image;
 mod package;
 mod plugins;
 
@@ -30,6 +31,18 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         binary: PathBuf,
     },
+    /// Write the operator's image as an OCI layout
+    Image {
+        /// The static llsd binary
+        #[arg(long, value_name = "FILE")]
+        binary: PathBuf,
+        /// The Rust target of the binary
+        #[arg(long)]
+        target: String,
+        /// The folder to write to
+        #[arg(long, value_name = "FOLDER")]
+        output: PathBuf,
+    },
     /// Write the generated files, with the llsd of the last build
     Generate {
         /// Write nothing; fail if a file is out of date
@@ -43,6 +56,11 @@ fn main() -> ExitCode {
     xtask::report::exit_code(match Arguments::parse().task {
         Task::Plugins => plugins::build_all().map(|_| ()),
         Task::Package { binary } => package::run(&binary),
+        Task::Image {
+            binary,
+            target,
+            output,
+        } => image::run(&binary, &target, &output),
         Task::Generate { check } => generate::run(check),
     })
 }

@@ -4,7 +4,7 @@
 //! machine that created them.
 
 mod archive;
-mod sbom;
+pub(crate) mod sbom;
 
 use std::collections::BTreeMap;
 use std::path::Path;
