@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::node::ServerPackages;
 use crate::shell;
 
 /// The programs that tests start, by name. `kube-apiserver-oldest` is of the oldest supported release.
@@ -93,11 +94,39 @@ impl<'a> Testbed<'a> {
 
     /// Replaces this process by the playground with these samples, which runs until Ctrl-C. Returns only
     /// if that fails. As a child process, the playground would still clean up after xtask has ended.
-    pub fn playground(&self, samples: &[&str]) -> anyhow::Error {
+    ///
+    /// With the packages of a server, the node is real.
+    pub fn playground(&self, samples: &[&str], packages: Option<&ServerPackages>) -> anyhow::Error {
         let mut playground = self.command(["playground", "--llsd"]);
         playground.arg(shell::target().join("debug/llsd"));
+        if let Some(ServerPackages { venvs, python }) = packages {
+            playground.arg("--venvs").arg(venvs);
+            playground.arg("--python").arg(python);
+        }
         playground.args(samples);
         anyhow::Error::new(playground.exec()).context("failed to start the testbed")
+    }
+
+    /// Why no real node can run on this machine. `None` if one can.
+    pub fn node_problem(&self) -> anyhow::Result<Option<String>> {
+        let output = self
+            .command(["node", "check"])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("failed to start the testbed")?;
+        let reason = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok((!output.status.success()).then_some(reason))
+    }
+
+    /// Starts a real node, which runs until [`node_down`](Self::node_down), and prints its environment
+    /// variables.
+    pub fn node_up(&self) -> anyhow::Result<()> {
+        run(&mut self.command(["node", "up"]))
+    }
+
+    /// Stops the node that [`node_up`](Self::node_up) started, and removes what killed nodes left.
+    pub fn node_down(&self) -> anyhow::Result<()> {
+        run(&mut self.command(["node", "down"]))
     }
 
     fn command<'b>(&self, arguments: impl IntoIterator<Item = &'b str>) -> Command {

@@ -7,6 +7,8 @@ mod control_plane;
 mod coverage;
 mod demo;
 mod fuzz;
+mod image;
+mod node;
 mod oracle;
 mod prerequisites;
 mod test;
@@ -36,8 +38,14 @@ struct Arguments {
 enum Task {
     /// Generate the server configuration of a sample resource, without a cluster
     Demo(Programs),
-    /// Run a control plane, a registry and the operator with sample resources, until Ctrl-C
-    Up(Programs),
+    /// Run a cluster with the operator and a server that answers, until Ctrl-C
+    Up {
+        #[command(flatten)]
+        programs: Programs,
+        /// Simulate the node: pods become ready, but no container runs
+        #[arg(long)]
+        simulated: bool,
+    },
     /// Run every test; programs for the tests are built into a cache outside the checkout
     Test,
     /// Measure generation in the sandbox and natively, and the time to load a plugin
@@ -64,9 +72,21 @@ enum Task {
         #[arg(value_enum)]
         action: Action,
     },
+    /// Start or stop a cluster with a real node, on which pods run; needs root
+    Node {
+        /// Action
+        #[arg(value_enum)]
+        action: NodeAction,
+    },
     /// Create the release archive with its SBOM and checksums in target/package
     Package {
         /// Pack this llsd binary instead of building one
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+    },
+    /// Write the operator's container image as an OCI layout to target/image; needs no container engine
+    Image {
+        /// Use this static llsd binary instead of building one
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
     },
@@ -85,14 +105,16 @@ impl Task {
     fn name(&self) -> &'static str {
         match self {
             Self::Demo(_) => "demo",
-            Self::Up(_) => "up",
+            Self::Up { .. } => "up",
             Self::Test => "test",
             Self::Bench { .. } => "bench",
             Self::Fuzz { .. } => "fuzz",
             Self::Coverage => "coverage",
             Self::Plugins => "plugins",
             Self::ControlPlane { .. } => "control-plane",
+            Self::Node { .. } => "node",
             Self::Package { .. } => "package",
+            Self::Image { .. } => "image",
             Self::Oracle => "oracle",
             Self::Generate { .. } => "generate",
         }
@@ -112,12 +134,33 @@ impl Task {
             memory_gib: 4,
             ..builds_adapters
         };
+        // Without root the node is simulated, or left out.
+        let runs_node = Needs {
+            packages: prerequisites::NODE,
+            are_packages_optional: true,
+            cache_gib: 12,
+            ..runs_control_plane
+        };
         match self {
             Self::Demo(Programs { built: true }) => Needs::default(),
             Self::Demo(_) | Self::Plugins | Self::Generate { .. } | Self::Package { .. } => {
                 builds_adapters
             }
-            Self::Up(_) | Self::ControlPlane { .. } => runs_control_plane,
+            Self::ControlPlane { .. } => runs_control_plane,
+            Self::Up {
+                simulated: true, ..
+            } => runs_control_plane,
+            Self::Up { .. } => runs_node,
+            Self::Node { .. } => Needs {
+                are_packages_optional: false,
+                ..runs_node
+            },
+            Self::Image { binary: None } => Needs {
+                rust_target: Some(image::TARGET),
+                packages: prerequisites::MUSL,
+                ..builds_adapters
+            },
+            Self::Image { binary: Some(_) } => builds_adapters,
             Self::Bench { what: None } | Self::Fuzz { .. } => builds_adapters,
             Self::Bench { what: Some(_) } => runs_control_plane,
             Self::Coverage => Needs {
@@ -128,8 +171,9 @@ impl Task {
                 components: &[RUSTFMT, CLIPPY],
                 python: true,
                 target_gib: 14,
-                cache_gib: 16,
-                ..runs_control_plane
+                cache_gib: 24,
+                are_packages_optional: !node::is_ci(),
+                ..runs_node
             },
             Self::Oracle => Needs {
                 python: true,
@@ -161,6 +205,14 @@ enum Bench {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
+enum NodeAction {
+    /// Build the programs that are missing, start the node, and print its environment variables
+    Up,
+    /// Stop the node, and remove everything that it left behind
+    Down,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
 enum Action {
     /// Build the programs that are missing, and start the control plane
     Up,
@@ -187,7 +239,10 @@ fn run(
     }
     match task {
         Task::Demo(Programs { built }) => demo::run(*built),
-        Task::Up(Programs { built }) => up::run(*built),
+        Task::Up {
+            programs: Programs { built },
+            simulated,
+        } => up::run(*built, *simulated),
         Task::Test => test::run(),
         Task::Bench { what: None } => bench::generation(),
         Task::Bench {
@@ -208,6 +263,14 @@ fn run(
                 Action::Env => testbed.env(),
             }
         }
+        Task::Node { action } => {
+            let cache = shell::cache()?;
+            let testbed = control_plane::Testbed::build(&cache)?;
+            match action {
+                NodeAction::Up => testbed.node_up(),
+                NodeAction::Down => testbed.node_down(),
+            }
+        }
         Task::Package { binary } => {
             let binary = match binary {
                 Some(binary) => binary.clone(),
@@ -215,6 +278,7 @@ fn run(
             };
             artifacts::build()?.package(&binary)
         }
+        Task::Image { binary } => image::run(binary.as_deref()),
         Task::Oracle => oracle::selftest(&oracle::ensure_oracle(&shell::cache()?)?),
         Task::Generate { check } => {
             shell::build_llsd()?;

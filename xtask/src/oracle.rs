@@ -19,20 +19,33 @@ pub struct OraclePaths {
 
 /// Installs every release that is not in the cache. Prints progress.
 pub fn ensure_oracle(cache: &Path) -> anyhow::Result<OraclePaths> {
-    let scripts = shell::root().join("tests/oracle");
     let python = prerequisites::find_python()
         .context("Python 3.12 was not found; install it, or set PYTHON to its path")?;
-    let mut setup = Command::new(&python);
-    setup
-        .arg(scripts.join("setup.py"))
-        .arg("--cache")
-        .arg(cache);
-    shell::step("real server packages", &mut setup)?;
     Ok(OraclePaths {
-        venvs: cache.join("oracle/venvs"),
-        scripts,
+        venvs: ensure_release(cache, &python, None)?,
+        scripts: scripts(),
         python,
     })
+}
+
+/// Installs one release, or all of them, and returns the directory of their environments.
+pub fn ensure_release(
+    cache: &Path,
+    python: &Path,
+    release: Option<&str>,
+) -> anyhow::Result<PathBuf> {
+    let mut setup = Command::new(python);
+    setup
+        .arg(scripts().join("setup.py"))
+        .arg("--cache")
+        .arg(cache)
+        .args(release);
+    shell::step("real server packages", &mut setup)?;
+    Ok(cache.join("oracle/venvs"))
+}
+
+fn scripts() -> PathBuf {
+    shell::root().join("tests/oracle")
 }
 
 /// Tests the validator with files whose result is known.

@@ -4,6 +4,7 @@
 //! fix. Targets and components of the Rust toolchain are installed with rustup.
 
 mod go;
+mod packages;
 mod python;
 mod resources;
 
@@ -14,6 +15,7 @@ use llsd_wasm_target::{TARGET, Toolchain};
 
 use crate::shell;
 
+pub use packages::{MUSL, NODE, Package};
 pub use python::find as find_python;
 
 /// The prerequisites of a task.
@@ -21,12 +23,18 @@ pub use python::find as find_python;
 pub struct Needs {
     /// The Rust target that adapters are compiled for.
     pub wasm_target: bool,
+    /// Another Rust target.
+    pub rust_target: Option<&'static str>,
     /// Components of the Rust toolchain.
     pub components: &'static [Component],
     /// Go, for the programs of the control plane and the registry.
     pub go: bool,
     /// Python 3.12, for the real server packages.
     pub python: bool,
+    /// Packages of the distribution, which are installed if this runs as root.
+    pub packages: &'static [Package],
+    /// Whether the task can do without `packages`.
+    pub are_packages_optional: bool,
     /// Space for the first build in cargo's target folder.
     pub target_gib: u64,
     /// Space for the cache outside the checkout.
@@ -96,7 +104,8 @@ impl fmt::Display for Unmet {
 
 impl std::error::Error for Unmet {}
 
-/// Installs what rustup can install, and fails with a list of everything else that is missing.
+/// Installs what rustup and apt-get can install, and fails with a list of everything else that is
+/// missing.
 pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
     let mut missing = rust(needs);
     if needs.go {
@@ -109,6 +118,11 @@ pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
         ));
     }
     missing.extend(resources::check(needs)?);
+    if missing.is_empty() {
+        // Last, so that nothing is installed for a task that cannot start.
+        let not_installed = packages::install(needs.packages);
+        missing.extend(not_installed.filter(|_| !needs.are_packages_optional));
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -123,10 +137,11 @@ pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
 fn rust(needs: &Needs) -> Vec<Missing> {
     let Needs {
         wasm_target,
+        rust_target,
         components,
         ..
     } = *needs;
-    if !wasm_target && components.is_empty() {
+    if !wasm_target && rust_target.is_none() && components.is_empty() {
         return Vec::new();
     }
     let toolchain = match Toolchain::of(&Toolchain::rustc(), &shell::root()) {
@@ -141,6 +156,16 @@ fn rust(needs: &Needs) -> Vec<Missing> {
             "target",
             TARGET,
             Missing::new(what, error.fix()),
+        ));
+    }
+    if let Some(target) = rust_target.filter(|target| !has_target(target)) {
+        let what = format!("the Rust target {target} is not installed");
+        let fix = format!("run `rustup target add {target}`");
+        missing.extend(install(
+            &toolchain,
+            "target",
+            target,
+            Missing::new(what, fix),
         ));
     }
     for Component { name, program } in components {
@@ -160,6 +185,17 @@ fn rust(needs: &Needs) -> Vec<Missing> {
         ));
     }
     missing
+}
+
+/// Whether the toolchain of the checkout has the standard library for `target`.
+fn has_target(target: &str) -> bool {
+    let mut rustc = Command::new(Toolchain::rustc());
+    rustc.args(["--print", "target-libdir", "--target", target]);
+    let output = rustc.current_dir(shell::root()).output();
+    output.is_ok_and(|output| {
+        let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success() && std::path::Path::new(&folder).is_dir()
+    })
 }
 
 /// Installs a target or component with rustup. Returns `missing` if that fails.

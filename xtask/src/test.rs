@@ -1,7 +1,13 @@
 //! `cargo xtask test`: runs every check, the fastest first.
 
+use std::path::PathBuf;
+
 use crate::control_plane::Testbed;
-use crate::{artifacts, boundaries, oracle, shell, tools};
+use crate::{artifacts, boundaries, node, oracle, shell, tools};
+
+/// The package whose tests need a real node, and its test programs.
+const NODE_TESTS: &str = "llsd-node";
+const NODE_TARGETS: [&str; 2] = ["node_lifecycle", "node_servers"];
 
 /// Runs all checks, and prints the number of passed and failed tests last.
 pub fn run() -> anyhow::Result<()> {
@@ -51,37 +57,68 @@ pub fn run() -> anyhow::Result<()> {
     let testbed = Testbed::built(&cache);
     let binaries = testbed.ensure_control_plane()?;
 
-    let mut tests = shell::cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
-    tests
-        .env("LLSD_CACHE", &cache)
-        .env("LLSD_BIN", shell::target().join("debug/llsd"))
+    let environment = [
+        ("LLSD_CACHE", cache.clone()),
+        ("LLSD_BIN", shell::target().join("debug/llsd")),
         // Not the running program: building the tests has replaced its file.
-        .env("LLSD_XTASK", shell::target().join("debug/xtask"))
-        .env("LLSD_PLUGINS", &plugins)
-        .env("LLSD_ORACLE", cache.join("oracle"))
-        .env("LLSD_PYTHON", &oracle.python)
-        .env("LLSD_COSIGN_BIN", tools::ensure_cosign(&cache)?)
-        .env(
+        ("LLSD_XTASK", shell::target().join("debug/xtask")),
+        ("LLSD_PLUGINS", plugins),
+        ("LLSD_ORACLE", cache.join("oracle")),
+        ("LLSD_COSIGN_BIN", tools::ensure_cosign(&cache)?),
+        (
             "LLSD_WASMTIME_BIN",
             tools::ensure_wasmtime(&cache, &oracle.python)?,
-        );
-    for (variable, name) in [
+        ),
+        ("LLSD_PYTHON", oracle.python),
+    ];
+    let programs = [
         ("LLSD_REGISTRY_BIN", "registry"),
         ("LLSD_CRANE_BIN", "crane"),
-    ] {
-        if let Some(path) = binaries.get(name) {
-            tests.env(variable, path);
-        }
-    }
+    ];
+    let programs = programs.map(|(variable, name)| Some((variable, binaries.get(name)?.clone())));
+    let environment: Vec<_> = environment
+        .into_iter()
+        .chain(programs.into_iter().flatten())
+        .collect();
 
     let mut counts = Counts::default();
+    let mut tests = shell::cargo(&[
+        "test",
+        "--workspace",
+        "--exclude",
+        NODE_TESTS,
+        "--all-targets",
+        "--no-fail-fast",
+    ]);
+    tests.envs(environment.clone());
     let result = shell::watch(
         "unit, golden, property, hostile-guest, conformance, registry, control-plane and real-server tests",
         &mut testbed.with_control_planes(&tests),
         |line| counts.read(line),
     );
+    let node = run_node_tests(&testbed, environment, &mut counts);
     println!("{} passed, {} failed", counts.passed, counts.failed);
-    result
+    result.and(node)
+}
+
+/// Runs the tests that need a real node, or says why they are left out. In CI they are never left out.
+fn run_node_tests(
+    testbed: &Testbed<'_>,
+    environment: Vec<(&str, PathBuf)>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    if let Some(reason) = testbed.node_problem()? {
+        anyhow::ensure!(!node::is_ci(), "the node tests cannot run: {reason}");
+        println!("node tests left out: {reason}");
+        return Ok(());
+    }
+    // Selected by target and not by package, which would build dependencies with other features.
+    let mut tests = shell::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    for target in NODE_TARGETS {
+        tests.args(["--test", target]);
+    }
+    tests.envs(environment);
+    shell::watch("node tests", &mut tests, |line| counts.read(line))
 }
 
 /// The sum of the summary lines of cargo's test runner.

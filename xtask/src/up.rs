@@ -1,13 +1,20 @@
 //! `cargo xtask up`: runs a local cluster with the operator.
 
 use crate::control_plane::Testbed;
-use crate::shell;
+use crate::{node, shell};
 
-/// Resources that are created at the start: a minimal one, and one with an unchanged configuration.
+/// Resources that are created on a simulated node: a minimal one, and one with an unchanged
+/// configuration.
 const SAMPLES: [&str; 2] = ["samples/minimal.yaml", "samples/default.yaml"];
 
+/// The release in the image of the distribution `starter`.
+const RELEASE: &str = "0.7.3";
+
 /// Starts the cluster and prints commands to try. Ctrl-C stops it.
-pub fn run(is_built: bool) -> anyhow::Result<()> {
+///
+/// The node is real if this machine can run one, so that the server answers. Otherwise, or with
+/// `is_simulated`, pods become ready but no container runs.
+pub fn run(is_built: bool, is_simulated: bool) -> anyhow::Result<()> {
     let cache = shell::cache()?;
     let testbed = if is_built {
         Testbed::built(&cache)
@@ -15,8 +22,19 @@ pub fn run(is_built: bool) -> anyhow::Result<()> {
         shell::build_llsd()?;
         Testbed::build(&cache)?
     };
+    let packages = if is_simulated {
+        None
+    } else {
+        match node::prepare(&testbed, &cache, RELEASE)? {
+            Ok(packages) => Some(packages),
+            Err(reason) => {
+                eprintln!("==> the node is simulated, so servers do not answer: {reason}");
+                None
+            }
+        }
+    };
     eprintln!(
         "==> control plane, registry, operator (the first time builds Kubernetes: about ten minutes)"
     );
-    Err(testbed.playground(&SAMPLES))
+    Err(testbed.playground(&SAMPLES, packages.as_ref()))
 }

@@ -1,6 +1,6 @@
 //! The playground with a real node: a server that answers, and a fake vLLM behind it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use llsd_testbed::Node;
@@ -48,7 +48,7 @@ pub(super) async fn start(llsd: &Path, packages: &ServerPackages) -> Result<(Nod
     Ok((node, usage))
 }
 
-fn usage(folder: &Path, bin: &PathBuf, address: &str, registry: &str) -> String {
+fn usage(folder: &Path, bin: &Path, address: &str, registry: &str) -> String {
     format!(
         "\
 Ready. A server runs on a real node. In another terminal:

@@ -1,0 +1,105 @@
+//! A namespace of one test, with a model server in it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use llsd_testbed::{Invocation, Namespace, until};
+use serde_json::{Value, json};
+
+use crate::MODEL;
+use crate::client::Server;
+use crate::cluster::Cluster;
+
+/// A server needs ten seconds on a quiet machine. The rest is a margin for a busy one.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+
+/// A namespace with a model server behind the Service `vllm`. It is deleted when dropped.
+pub struct Lab {
+    cluster: &'static Cluster,
+    namespace: Namespace,
+}
+
+impl Lab {
+    pub(crate) async fn create(cluster: &'static Cluster, prefix: &str) -> Result<Self> {
+        let namespace = cluster.node().testbed().namespace(prefix).await?;
+        let node = cluster.node();
+        node.run_vllm(namespace.name(), &[MODEL], None).await?;
+        Ok(Self { cluster, namespace })
+    }
+
+    /// The name of the namespace.
+    pub fn namespace(&self) -> &str {
+        self.namespace.name()
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &'static Cluster {
+        self.cluster
+    }
+
+    /// kubectl in this namespace.
+    pub fn kubectl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Invocation> {
+        let kubectl = self.cluster.node().testbed().kubectl("admin")?;
+        Ok(kubectl.namespace(self.namespace()).args(arguments))
+    }
+
+    /// Runs kubectl, which must succeed, and returns its standard output.
+    pub async fn run<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        self.kubectl(arguments)?.run().await?.success()
+    }
+
+    /// Creates or changes objects.
+    pub async fn apply(&self, objects: &str) -> Result<()> {
+        let apply = self.kubectl(["apply", "--server-side", "--filename=-"])?;
+        apply.input(objects).run().await?.success()?;
+        Ok(())
+    }
+
+    /// Creates or changes a resource with this spec. Its pods ask for little CPU, so that the servers of
+    /// several tests fit on a small machine.
+    pub async fn apply_resource(&self, name: &str, mut spec: Value) -> Result<()> {
+        let requests = &mut spec["workload"]["resources"]["requests"];
+        if requests.is_null() {
+            *requests = json!({"cpu": "50m", "memory": "200Mi"});
+        }
+        let resource = json!({
+            "apiVersion": "llamastack.io/v1alpha2",
+            "kind": "LlamaStackDistribution",
+            "metadata": {"name": name},
+            "spec": spec,
+        });
+        self.apply(&resource.to_string()).await
+    }
+
+    /// Waits until the operator has seen the current spec and the server is ready.
+    pub async fn ready(&self, name: &str) -> Result<Server> {
+        let outcome = until("the server becomes ready", READY_WITHIN, || async {
+            let resource = self.get(&format!("llamastackdistribution/{name}")).await?;
+            let status = &resource["status"];
+            let is_current = status["observedGeneration"] == resource["metadata"]["generation"];
+            anyhow::ensure!(is_current && status["phase"] == "Ready", "it is {status}");
+            Ok(())
+        })
+        .await;
+        if let Err(error) = outcome {
+            return Err(error.context(self.explain(name).await));
+        }
+        let service = self.get(&format!("service/{name}-service")).await?;
+        Server::of_service(&service)
+    }
+
+    /// One object.
+    pub async fn get(&self, object: &str) -> Result<Value> {
+        let text = self.run(["get", object, "--output=json"]).await?;
+        serde_json::from_str(&text).with_context(|| format!("kubectl printed no JSON for {object}"))
+    }
+
+    /// The pods of a server and the end of their logs, for the message of a failed test.
+    async fn explain(&self, name: &str) -> String {
+        let pods = self.run(["get", "pods", "--output=wide"]).await;
+        let logs = ["logs", &format!("deployment/{name}"), "--tail=30"].map(str::to_owned);
+        let logs = self.run(logs.iter().map(String::as_str)).await;
+        let show = |result: Result<String>| result.unwrap_or_else(|error| error.to_string());
+        format!("pods:\n{}\nlog of the server:\n{}", show(pods), show(logs))
+    }
+}
