@@ -210,7 +210,6 @@ fn the_digest_on_a_secret_does_not_depend_on_its_values() {
     assert!(!format!("{debug:?}").contains("canary"));
 }
 
-/// Issue J, defect 3.
 #[test]
 fn certificates_that_change_are_merged_into_objects_of_another_release() {
     let checked = checked(with(json!({})));
@@ -239,6 +238,8 @@ fn certificates_that_change_are_merged_into_objects_of_another_release() {
         theirs
     );
     assert_eq!(merged.differences(&theirs), ["Deployment minimal"]);
+    let built = build(Some("sha256:1"), "acme/older:0.6");
+    assert_eq!(merged.differences(&built), [""; 0]);
     assert_ne!(merged.deployment_digest(), theirs.deployment_digest());
 }
 

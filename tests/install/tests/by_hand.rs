@@ -11,7 +11,7 @@ use llsd_install::{Environment, blocks_of, checkout, pages, program, sources};
 use serde_json::Value;
 
 /// The blocks by page and start of their first command, and the reason why no test runs them.
-const BY_HAND: [(&str, &str, &str); 13] = [
+const BY_HAND: [(&str, &str, &str); 14] = [
     ("README.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo test -p llsd-render", TESTS),
@@ -26,6 +26,11 @@ const BY_HAND: [(&str, &str, &str); 13] = [
         "operations.md",
         "cargo xtask image",
         "builds for release, and copies the image to a registry of the reader",
+    ),
+    (
+        "operations.md",
+        "llsd undo",
+        "needs a resource that was changed before; the tests of the operator undo such a change",
     ),
     (
         "CONTRIBUTING.md",
@@ -167,6 +172,7 @@ impl Workspace {
                     .then_some(())
                     .ok_or_else(|| format!("{path:?} not found in the checkout"))
             }
+            ["llsd", command, ..] => is_command(command),
             // Programs of others, which are not part of this repository.
             ["oras" | "cosign", ..] | ["export" | "cd", ..] => Ok(()),
             _ => Err(format!(
@@ -222,6 +228,16 @@ fn find_target<'a>(
         .flat_map(|package| package["targets"].as_array().unwrap())
         .find(|target| target["kind"][0] == kind && target["name"] == name)
         .ok_or_else(|| format!("{kind} {name:?} not found"))
+}
+
+/// Checks that `llsd` has a command.
+fn is_command(command: &str) -> Result<(), String> {
+    let mut llsd = Command::new(program("LLSD_BIN").unwrap());
+    let output = llsd.args([command, "--help"]).output().unwrap();
+    let exists = output.status.success();
+    exists
+        .then_some(())
+        .ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Checks that `cargo xtask` has the task, and that its help lists the options.

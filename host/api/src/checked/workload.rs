@@ -34,6 +34,8 @@ pub struct CheckedWorkload {
     pub volume: Option<CheckedVolume>,
     /// Restarts pods whose server stops answering.
     pub liveness_probe: Option<LivenessProbe>,
+    /// Seconds in which new pods must become available.
+    pub progress_deadline_seconds: Option<i32>,
     /// The PodDisruptionBudget.
     pub disruption_budget: Option<CheckedBudget>,
     /// How pods are spread over nodes and zones.
@@ -95,6 +97,7 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
         autoscaling,
         storage,
         liveness_probe,
+        progress_deadline_seconds,
         pod_disruption_budget,
         topology_spread_constraints,
         overrides,
@@ -120,6 +123,7 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
             .as_ref()
             .map(|volume| check_volume(volume, &path.field("storage"), diagnostics)),
         liveness_probe: *liveness_probe,
+        progress_deadline_seconds: *progress_deadline_seconds,
         disruption_budget: pod_disruption_budget.as_ref().and_then(|budget| {
             check_budget(budget, &path.field("podDisruptionBudget"), diagnostics)
         }),

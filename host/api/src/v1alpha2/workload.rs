@@ -35,6 +35,12 @@ pub struct Workload {
     /// requests, but is not restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<LivenessProbe>,
+    /// Seconds in which new pods must become available, pulling their images included. After that, their
+    /// rollout has failed. Defaults to 2100. A server has half an hour to start, or longer if this field
+    /// allows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 10, max = 86400))]
+    pub progress_deadline_seconds: Option<i32>,
     /// PodDisruptionBudget. Set exactly one of its two fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<DisruptionBudget>,

@@ -23,7 +23,7 @@ use crate::cache::ContentCache;
 use crate::images::{ImageReader, at_digest};
 use crate::settings::{DistributionError, Effective, Settings};
 use config_source::Found;
-pub(crate) use config_source::{AuthorFile, Source, author_file};
+pub(crate) use config_source::{Source, author_file};
 pub(crate) use error::Error;
 pub(crate) use trusted_ca::{CurrentCa, trusted_ca};
 

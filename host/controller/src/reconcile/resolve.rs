@@ -3,8 +3,8 @@
 //! A resource without a recorded resolution is resolved completely. Otherwise only the parts that
 //! changed are resolved again, and the difference is applied to the recorded objects: certificates
 //! that change bring no other image, and neither brings the pod template of a newer operator. A change
-//! of the spec that concerns the pods takes everything that is current, except the digest of the
-//! image while the resource asks for the same one.
+//! of the spec that concerns the pods, or of the file that it names, takes everything that is current,
+//! except the digest of the image while the resource asks for the same one.
 
 use kube::api::DynamicObject;
 use llsd_api::checked::Checked;
@@ -161,9 +161,8 @@ impl<I: ImageReader> Resolver<'_, I> {
         let is_same = |same: fn(&Checked, &Checked) -> bool| {
             !has_new_spec || before.as_ref().is_some_and(|before| same(before, checked))
         };
-        let has_same_sources = is_same(has_same_sources)
-            && current.author.file == recorded.author.file
-            && !renewed.image;
+        let has_same_file = current.author.file == recorded.author.file;
+        let has_same_sources = is_same(has_same_sources) && has_same_file && !renewed.image;
         let gathered = match has_same_sources {
             true => Gathered {
                 network_policy: current.stated.network_policy,
@@ -182,7 +181,7 @@ impl<I: ImageReader> Resolver<'_, I> {
                 self.gather(current, pinned.as_deref()).await?
             }
         };
-        let is_scaling = is_same(differs_in_scaling_only);
+        let is_scaling = is_same(differs_in_scaling_only) && has_same_file;
         let has_same_plan = has_same_sources && is_scaling;
         let plan = match has_same_plan && !renewed.adapter {
             true => recorded.plan.clone(),
@@ -198,22 +197,23 @@ impl<I: ImageReader> Resolver<'_, I> {
             true => current.ca.clone(),
             false => recorded_ca(recorded),
         };
-        let new = self.build(checked, &gathered, &plan, &secrets, &ca.trusted)?;
+        let build =
+            |checked: &Checked| self.build(checked, &gathered, &plan, &secrets, &ca.trusted);
+        let new = build(checked)?;
         // What this release would have built before the change.
-        let old = before.and_then(|before| {
-            let secrets = Secrets {
-                digest: recorded.secrets.clone(),
-                derived: DerivedValues::default(),
-            };
-            let ca = recorded_ca(recorded).trusted;
-            let Resolution { gathered, plan, .. } = recorded;
-            self.build(&before, gathered, plan, &secrets, &ca).ok()
-        });
-        let objects = match old {
-            Some(_) if renewed.objects => new,
-            Some(old) if !is_scaling && old.template() != new.template() => new,
-            Some(old) => recorded.objects.merge(&old, &new),
-            None => new,
+        let old = before
+            .as_ref()
+            .and_then(|before| self.built_from(before, recorded));
+        let objects = match (old, before) {
+            (Some(_), _) if renewed.objects => new,
+            (Some(old), _) if !is_scaling && old.template() != new.template() => new,
+            (Some(old), Some(before)) => {
+                let unscaled = with_replicas(checked, before.workload.requested_replicas);
+                let template = build(&unscaled)?.template().clone();
+                let new = new.with_template(template, None);
+                recorded.objects.merge(&old, &new)
+            }
+            _ => new,
         };
         Ok(self.resolved(current, gathered, plan, secrets, ca, objects))
     }
@@ -232,12 +232,28 @@ impl<I: ImageReader> Resolver<'_, I> {
         Ok(resolution.objects.thaw(&inputs))
     }
 
-    /// The objects that this release of the operator would build from the inputs of a resolution.
+    /// The objects that this release of the operator would build from the inputs of a resolution. The
+    /// pod template depends on whether there are several pods, but scaling does not change it: as
+    /// recorded, it may be the one for another number.
     pub(crate) fn rebuilt(
         &self,
         checked: &Checked,
         resolution: &Resolution,
     ) -> Option<FrozenObjects> {
+        let rebuilt = self.built_from(checked, resolution)?;
+        let other = match checked.workload.replicas() {
+            ..=1 => 2,
+            2.. => 1,
+        };
+        let other = self.built_from(&with_replicas(checked, Some(other)), resolution)?;
+        let template = resolution.objects.template();
+        Some(match other.template() == template {
+            true => rebuilt.with_template(template.clone(), None),
+            false => rebuilt,
+        })
+    }
+
+    fn built_from(&self, checked: &Checked, resolution: &Resolution) -> Option<FrozenObjects> {
         let secrets = Secrets {
             digest: resolution.secrets.clone(),
             derived: DerivedValues::default(),
@@ -460,6 +476,12 @@ fn differs_in_scaling_only(before: &Checked, now: &Checked) -> bool {
         .clone_from(&now.networking.allowed_from);
     same.networking.mentions_access = now.networking.mentions_access;
     same == *now
+}
+
+fn with_replicas(checked: &Checked, replicas: Option<i32>) -> Checked {
+    let mut checked = checked.clone();
+    checked.workload.requested_replicas = replicas;
+    checked
 }
 
 fn live_secrets_digest(live: &DynamicObject) -> Option<&str> {

@@ -17,7 +17,9 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
+    Preconditions,
 };
+use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use llsd_api::labels;
 use llsd_api::{API_VERSION_V1ALPHA2, KIND};
@@ -206,15 +208,19 @@ impl Revisions {
             revision: number,
             data: Some(record::data(resolution, &encoded)),
         };
-        let api = self.api(owner);
-        let created = api
-            .create(&PostParams::default(), &revision)
-            .await
-            .map_err(|error| {
-                // Another process may have written it; list them again.
-                self.state.lock().numbers = None;
-                failure("create", &name, error)
-            })?;
+        let (api, parameters) = (self.api(owner), PostParams::default());
+        let created = match api.create(&parameters, &revision).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                self.delete_left_behind(owner, &name).await?;
+                api.create(&parameters, &revision).await
+            }
+            created => created,
+        };
+        let created = created.map_err(|error| {
+            // Another process may have written it; list them again.
+            self.state.lock().numbers = None;
+            failure("create", &name, error)
+        })?;
         self.cache.record_revision(created.metadata);
         {
             let mut state = self.state.lock();
@@ -315,6 +321,31 @@ impl Revisions {
                 );
                 Ok(None)
             }
+        }
+    }
+
+    /// Deletes a revision of an earlier resource of the same name, which was deleted without it.
+    async fn delete_left_behind(&self, owner: &Owner, name: &str) -> Result<(), Error> {
+        let found = self.api(owner).get_metadata_opt(name).await;
+        let found = found.map_err(|error| failure("get", name, error))?;
+        let is_left_behind = |one: &PartialObjectMeta<ControllerRevision>| {
+            one.labels().get(labels::MANAGED_BY).map(String::as_str) == Some(labels::MANAGER)
+                && one
+                    .owner_references()
+                    .iter()
+                    .all(|one| one.uid != owner.uid)
+        };
+        let Some(found) = found.filter(is_left_behind) else {
+            return Ok(());
+        };
+        let this_one = DeleteParams::default().preconditions(Preconditions {
+            uid: found.uid(),
+            resource_version: None,
+        });
+        match self.api(owner).delete(name, &this_one).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(failure("delete", name, error)),
         }
     }
 

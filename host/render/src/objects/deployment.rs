@@ -16,10 +16,6 @@ use crate::digest;
 
 /// Pod annotation: a digest of the server configuration.
 const CONFIG_DIGEST: &str = "configmap.hash/user-config";
-/// Seconds in which a new pod must become available: the time to start, and five minutes to schedule
-/// the pod, to pull its images and to run its init containers. The default of ten minutes would
-/// report a server as failed that is still downloading a model.
-const PROGRESS_DEADLINE_SECONDS: i32 = pod::STARTUP_SECONDS + 300;
 /// Pod annotation: a digest of the CA bundle.
 const CA_BUNDLE_DIGEST: &str = "configmap.hash/ca-bundle";
 
@@ -36,7 +32,7 @@ pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
         spec: Some(DeploymentSpec {
             replicas,
             strategy: Some(strategy(checked)),
-            progress_deadline_seconds: Some(PROGRESS_DEADLINE_SECONDS),
+            progress_deadline_seconds: Some(pod::progress_deadline(checked)),
             selector: LabelSelector {
                 match_labels: Some(selector(owner)),
                 ..LabelSelector::default()

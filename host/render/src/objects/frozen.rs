@@ -92,9 +92,10 @@ impl FrozenObjects {
             children.cloned().collect()
         };
         let (mine, theirs) = (all(self), all(other));
+        // The digest depends on the order of fields, which a merge may change.
         let is_in = |child: &Child, list: &[Child]| {
             list.iter()
-                .any(|one| is_same(one, child) && one.object == child.object)
+                .any(|one| is_same(one, child) && unsealed(&one.object) == unsealed(&child.object))
         };
         let changed = mine.iter().filter(|child| !is_in(child, &theirs));
         let changed = changed.chain(theirs.iter().filter(|child| !is_in(child, &mine)));

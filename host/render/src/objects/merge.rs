@@ -45,12 +45,17 @@ fn merge_lists(old: &[Value], new: &[Value], current: &[Value]) -> Option<Vec<Va
         .into_iter()
         .find(|key| [old, new, current].iter().all(|list| has_key(list, key)))?;
     let find = |list: &'_ [Value], id: &Value| list.iter().find(|one| one[key] == *id).cloned();
-    let added = new
-        .iter()
-        .filter(|one| find(current, &one[key]).is_none())
-        .map(|one| &one[key]);
-    let ids = current.iter().map(|one| &one[key]).chain(added);
-    let merged = ids.filter_map(|id| {
+    let mut ids: Vec<&Value> = current.iter().map(|one| &one[key]).collect();
+    // An added element follows the one that it follows in `new`.
+    let mut next = 0;
+    for id in new.iter().map(|one| &one[key]) {
+        let position = ids.iter().position(|one| *one == id);
+        next = 1 + position.unwrap_or_else(|| {
+            ids.insert(next, id);
+            next
+        });
+    }
+    let merged = ids.into_iter().filter_map(|id| {
         let (old, new) = (find(old, id), find(new, id));
         merge_optional(old.as_ref(), new.as_ref(), find(current, id).as_ref())
     });
@@ -119,6 +124,19 @@ mod tests {
             &mounts(&[("/own", "o"), ("/a", "x"), ("/b", "y")]),
         );
         assert_eq!(merged, mounts(&[("/own", "o"), ("/a", "z"), ("/c", "y")]));
+        let merged = merge(
+            &mounts(&[("/a", "x"), ("/b", "y")]),
+            &mounts(&[("/first", "f"), ("/a", "x"), ("/c", "z"), ("/b", "y")]),
+            &mounts(&[("/a", "x"), ("/own", "o"), ("/b", "y")]),
+        );
+        let in_order = [
+            ("/first", "f"),
+            ("/a", "x"),
+            ("/c", "z"),
+            ("/own", "o"),
+            ("/b", "y"),
+        ];
+        assert_eq!(merged, mounts(&in_order));
     }
 
     #[test]

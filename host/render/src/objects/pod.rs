@@ -20,7 +20,9 @@ const CONTAINER: &str = "llama-stack";
 /// termination messages of their own.
 pub(super) const TERMINATION_MESSAGE_POLICY: &str = "FallbackToLogsOnError";
 /// Seconds that a server may take to start, because it may download models: half an hour.
-pub(super) const STARTUP_SECONDS: i32 = 1800;
+const STARTUP_SECONDS: i32 = 1800;
+/// Seconds to schedule a pod, to pull its images and to run its init containers.
+const PREPARATION_SECONDS: i32 = 300;
 const PROBE_PERIOD_SECONDS: i32 = 5;
 /// Seconds that an ending server still accepts connections. Proxies and load balancers learn in this
 /// time that the pod is no longer an endpoint.
@@ -125,11 +127,20 @@ fn lifecycle(checked: &Checked) -> Option<Lifecycle> {
     })
 }
 
+/// Seconds in which a new pod must become available. The default of Kubernetes, ten minutes, would
+/// report a server as failed that is still downloading a model.
+pub(super) fn progress_deadline(checked: &Checked) -> i32 {
+    let requested = checked.workload.progress_deadline_seconds;
+    requested.unwrap_or(STARTUP_SECONDS + PREPARATION_SECONDS)
+}
+
 fn startup_probe(inputs: &ObjectInputs<'_>) -> Probe {
+    let startup = progress_deadline(inputs.checked) - PREPARATION_SECONDS;
+    let startup = startup.max(STARTUP_SECONDS);
     Probe {
         period_seconds: Some(PROBE_PERIOD_SECONDS),
         timeout_seconds: Some(5),
-        failure_threshold: Some(STARTUP_SECONDS / PROBE_PERIOD_SECONDS),
+        failure_threshold: Some(startup / PROBE_PERIOD_SECONDS),
         success_threshold: Some(1),
         ..health_request(inputs)
     }

@@ -196,8 +196,8 @@ async fn replicas_are_spread_and_protected_by_a_disruption_budget_that_can_chang
     operator.wait_until_ready("minimal").await;
     let one = operator.pod("minimal").await;
     assert_eq!(
-        (one.affinity, one.topology_spread_constraints),
-        (None, None)
+        (&one.affinity, &one.topology_spread_constraints),
+        (&None, &None)
     );
     let budgets: Api<PodDisruptionBudget> = operator.api();
     assert!(budgets.get_opt("minimal-pdb").await.unwrap().is_none());
@@ -207,7 +207,16 @@ async fn replicas_are_spread_and_protected_by_a_disruption_budget_that_can_chang
         .await;
     let cr = operator.wait_until_ready("minimal").await;
     assert_eq!(cr.status.unwrap().available_replicas, Some(2));
-    let two = operator.pod("minimal").await;
+    assert_eq!(
+        operator.pod("minimal").await,
+        one,
+        "scaling replaces no pod"
+    );
+    let mut several = named("several");
+    several["spec"]["workload"] = json!({"replicas": 2});
+    operator.create(&several).await;
+    operator.wait_until_ready("several").await;
+    let two = operator.pod("several").await;
     let anti_affinity = two.affinity.unwrap().pod_anti_affinity.unwrap();
     assert_eq!(
         anti_affinity

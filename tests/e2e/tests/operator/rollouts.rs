@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use llsd_api::Distribution;
 use llsd_e2e::{DEADLINE, Operator, RolloutState, TestEnv, condition, has_condition, named};
 use llsd_testbed::{CertificateAuthority, eventually};
@@ -44,10 +44,13 @@ async fn wait_for_progress(
         .unwrap();
 }
 
-/// A resource whose pods request so many cores.
+/// A resource whose pods request so many cores, and whose rollouts fail soon.
 fn with_cores(name: &str, cores: u32) -> Value {
     let mut resource = named(name);
-    resource["spec"]["workload"] = json!({"resources": {"requests": {"cpu": cores.to_string()}}});
+    resource["spec"]["workload"] = json!({
+        "resources": {"requests": {"cpu": cores.to_string()}},
+        "progressDeadlineSeconds": 10,
+    });
     resource
 }
 
@@ -72,14 +75,6 @@ async fn limit_cores(env: &TestEnv, cores: u32) {
         .unwrap();
 }
 
-async fn set_progress_deadline(env: &TestEnv, name: &str, seconds: u32) {
-    let change = Patch::Merge(json!({"spec": {"progressDeadlineSeconds": seconds}}));
-    env.api::<Deployment>()
-        .patch(name, &PatchParams::default(), &change)
-        .await
-        .unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_image_of_a_distribution_rolls_out_one_by_one_and_halts_where_pods_fail() {
     let operator = Operator::start("paced").await;
@@ -88,7 +83,6 @@ async fn a_new_image_of_a_distribution_rolls_out_one_by_one_and_halts_where_pods
     }
     for name in ["a", "b", "c"] {
         operator.wait_until_ready(name).await;
-        set_progress_deadline(&operator, name, 10).await;
     }
     // 6 are in use. A surge pod of `a` fits, one of `b` does not.
     limit_cores(&operator, 8).await;
@@ -185,7 +179,6 @@ async fn a_new_ca_bundle_rolls_out_one_by_one_and_a_failure_restores_the_old_one
     }
     for name in ["a", "b", "c"] {
         operator.wait_until_ready(name).await;
-        set_progress_deadline(&operator, name, 10).await;
     }
     limit_cores(&operator, 8).await;
     let second = apply_platform_ca(&operator).await;

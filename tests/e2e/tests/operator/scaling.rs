@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use llsd_api::Distribution;
-use llsd_e2e::{DEADLINE, Operator, minimal};
+use llsd_e2e::{DEADLINE, Operator, condition, minimal};
 use llsd_testbed::eventually;
 use serde_json::json;
 
@@ -18,6 +18,7 @@ async fn a_resource_is_scaled_through_its_scale_subresource() {
     let operator = Operator::start("scaled").await;
     operator.create(&minimal()).await;
     operator.wait_until_ready("minimal").await;
+    let template = operator.pod("minimal").await;
     let kubectl = operator.testbed.kubectl("admin").unwrap();
     let kubectl = kubectl
         .args(["scale", "llamastackdistribution/minimal", "--replicas=3"])
@@ -39,6 +40,10 @@ async fn a_resource_is_scaled_through_its_scale_subresource() {
         status.selector.as_deref(),
         Some("app=llama-stack,app.kubernetes.io/instance=minimal")
     );
+    // Scaling replaces no pod, although a new resource with several pods would spread them.
+    assert_eq!(operator.pod("minimal").await, template);
+    let cr = operator.wait_until_ready("minimal").await;
+    assert_eq!(condition(&cr, "UpdateAvailable"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

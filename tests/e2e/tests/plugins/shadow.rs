@@ -157,7 +157,6 @@ async fn a_plugin_version_that_changes_no_output_is_promoted() {
     operator.stop().await;
 }
 
-/// Issue J, defect 2.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_cannot_be_restored_at_start_changes_nothing() {
     let mut registry = TestRegistry::start(Access::Anyone).await;

@@ -10,7 +10,7 @@ use llsd_render::objects::{Child, DESIRED_DIGEST, Kind, Need, Owner, Write};
 use serde_json::{Value, json};
 
 use super::contains::contains;
-use super::{Error, Requested, Target, adoption, managed_fields};
+use super::{Error, Target, adoption, managed_fields};
 
 /// A resource version that no object has. An apply with it can create an object, but fails with a
 /// conflict if the object exists.

@@ -2,9 +2,9 @@
 //! in the image.
 
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::v1alpha2::ConfigSourceKind;
+use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_registry::BaseConfig;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;

@@ -1,6 +1,7 @@
 //! The data of a `ControllerRevision`: the resolution as compressed JSON, and what a person wants to
 //! see of it.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use data_encoding::BASE64;
@@ -47,30 +48,45 @@ pub(super) fn encoded(revision: &ControllerRevision) -> Option<String> {
     Some(data[RESOLUTION].as_str()?.to_owned())
 }
 
-/// The data of a revision.
+/// The data of a revision. Its keys are sorted and none is null, as the API server writes them when it
+/// merges a patch: it would reject a patch that changes the data, for example when the garbage collector
+/// removes the owner.
 pub(super) fn data(resolution: &Resolution, encoded: &str) -> RawExtension {
     let generated = match &resolution.plan {
         ConfigPlan::Generated(generated) => Some(generated),
         ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
     };
     let receipt = generated.map(|generated| &generated.receipt);
-    RawExtension(json!({
-        "generation": resolution.author.generation,
-        "image": resolution.gathered.image,
-        "imageDigest": resolution.gathered.digest(),
-        "schema": generated.map(|generated| &generated.schema.id),
-        "plugin": receipt.map(|receipt| format!("{} {}", receipt.plugin, receipt.version)),
-        "component": receipt.map(|receipt| &receipt.component),
-        "configDigest": receipt.map(|receipt| &receipt.output),
-        "caBundleDigest": resolution.ca,
-        "operatorVersion": resolution.operator_version,
-        RESOLUTION: encoded,
-    }))
+    let data = [
+        ("generation", json!(resolution.author.generation)),
+        ("image", json!(resolution.gathered.image)),
+        ("imageDigest", json!(resolution.gathered.digest())),
+        (
+            "schema",
+            json!(generated.map(|generated| &generated.schema.id)),
+        ),
+        (
+            "plugin",
+            json!(receipt.map(|receipt| format!("{} {}", receipt.plugin, receipt.version))),
+        ),
+        (
+            "component",
+            json!(receipt.map(|receipt| &receipt.component)),
+        ),
+        (
+            "configDigest",
+            json!(receipt.map(|receipt| &receipt.output)),
+        ),
+        ("caBundleDigest", json!(resolution.ca)),
+        ("operatorVersion", json!(resolution.operator_version)),
+        (RESOLUTION, json!(encoded)),
+    ];
+    let data: BTreeMap<_, _> = data.into_iter().filter(|(_, one)| !one.is_null()).collect();
+    RawExtension(json!(data))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use llsd_api::check_document;
     use llsd_render::ServerFacts;

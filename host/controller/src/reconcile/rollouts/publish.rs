@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::reflector::Store;
+use kube::{Resource as _, ResourceExt};
 use llsd_api::SchemaPlugin;
 use llsd_api::labels::{self, FIELD_MANAGER, ROLLOUTS_CONFIG_MAP};
+use llsd_api::schema_plugin::RolloutProgress;
 use serde_json::json;
 
 use super::Progress;
@@ -33,7 +34,8 @@ pub(crate) async fn coordinate(
         ctx: &ctx,
         namespace: operator_namespace,
     };
-    let mut published = None;
+    // Once at the start. A failure is tried again with the first change.
+    let mut published = publisher.read().await.ok();
     loop {
         ctx.rollouts.changed.notified().await;
         // At the start, every resource is a change.
@@ -140,16 +142,17 @@ impl Publisher<'_> {
 
     /// Writes the progress to the status of a `SchemaPlugin`.
     async fn write_status(&self, plugin: &str, progress: &Progress) -> Result<(), kube::Error> {
+        let rollout = RolloutProgress {
+            component_digest: progress.target.clone(),
+            summary: progress.summary.clone(),
+            halted_at: progress.halted_at.clone(),
+            message: Some(progress.message.clone()).filter(|text| !text.is_empty()),
+        };
         let document = json!({
-            "apiVersion": "llamastack.io/v1alpha1",
-            "kind": "SchemaPlugin",
+            "apiVersion": SchemaPlugin::api_version(&()),
+            "kind": SchemaPlugin::kind(&()),
             "metadata": { "name": plugin },
-            "status": { "rollout": {
-                "componentDigest": progress.target,
-                "summary": progress.summary,
-                "haltedAt": progress.halted_at,
-                "message": Some(&progress.message).filter(|text| !text.is_empty()),
-            } },
+            "status": { "rollout": rollout },
         });
         let api = Api::<SchemaPlugin>::all(self.ctx.client.clone());
         let parameters = PatchParams::apply(PROGRESS_MANAGER).force();
