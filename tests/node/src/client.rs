@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use llsd_testbed::until;
 use serde_json::{Value, json};
 
 use crate::MODEL;
 
 /// The reply of the model server to every chat.
 const REPLY: &str = "hello from fake vllm";
+
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The address of a server's Service.
 #[derive(Debug, Clone)]
@@ -52,6 +55,14 @@ impl Server {
         })
     }
 
+    /// The same server over HTTP, with a new connection for each request.
+    pub(crate) fn without_keep_alive(&self) -> Result<Self> {
+        Ok(Self {
+            http: client(reqwest::Client::builder().pool_max_idle_per_host(0))?,
+            ..self.clone()
+        })
+    }
+
     /// Its address and port.
     pub fn host(&self) -> &str {
         &self.host
@@ -87,21 +98,39 @@ impl Server {
 pub async fn chat(server: &Server) -> Result<()> {
     let question = json!([{"role": "user", "content": "hello"}]);
     let body = json!({"model": server.model().await?, "messages": question});
+    send_chat(server, &body).await
+}
+
+/// Sends a chat, which must be answered with the sentence of the model server.
+pub(crate) async fn send_chat(server: &Server, body: &Value) -> Result<()> {
     let path = "/v1/chat/completions";
-    let answer = match server.post(path, &body).await {
-        Ok(answer) => answer,
+    let answer = match server.post(path, body).await {
         // Where releases up to 0.2 serve it.
-        Err(_) => server.post(&format!("/v1/openai{path}"), &body).await?,
+        Err(error) if error.to_string().contains("404 Not Found") => {
+            server.post(&format!("/v1/openai{path}"), body).await?
+        }
+        answer => answer?,
     };
     let content = &answer["choices"][0]["message"]["content"];
     ensure!(content == REPLY, "unexpected answer to a chat: {answer}");
     Ok(())
 }
 
+/// Sends chats, and ends only if the server does not answer for some seconds.
+pub async fn answers_always(server: &Server) -> anyhow::Error {
+    loop {
+        let answers = until("the server answers", ANSWERS_WITHIN, || chat(server)).await;
+        if let Err(error) = answers {
+            return error;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 fn client(builder: reqwest::ClientBuilder) -> Result<reqwest::Client> {
     // Once per process. A second call finds the first provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = builder.no_proxy().timeout(Duration::from_secs(30));
+    let builder = builder.no_proxy().timeout(Duration::from_secs(90));
     Ok(builder.build()?)
 }
 

@@ -9,6 +9,8 @@ use llsd_testbed::node::{STARTER_RELEASE, ServerPackages};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::lab::Lab;
+use crate::provider_image::push_provider;
+use crate::starter_config;
 
 /// A node with the operator, installed from the default manifests.
 pub struct Cluster {
@@ -21,7 +23,26 @@ impl Cluster {
     /// The shared cluster. The first call starts it.
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+        let start = || async {
+            let cluster = Self::start().await?;
+            cluster
+                .node
+                .install_operator(&variable("LLSD_BIN")?)
+                .await?;
+            Ok(cluster)
+        };
+        SHARED.get_or_try_init(start).await
+    }
+
+    /// The shared cluster of a program that installs the operator itself.
+    pub async fn shared_without_operator() -> Result<&'static Self> {
+        static SHARED: OnceCell<Cluster> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::start).await
+    }
+
+    /// Imports the operator's image.
+    pub async fn import_operator(&self) -> Result<()> {
+        self.node.import_operator(&variable("LLSD_BIN")?).await
     }
 
     async fn start() -> Result<Self> {
@@ -34,8 +55,6 @@ impl Cluster {
             imported: Mutex::default(),
         };
         cluster.import(STARTER_RELEASE).await?;
-        let llsd = variable("LLSD_BIN")?;
-        cluster.node.install_operator(&llsd).await?;
         Ok(cluster)
     }
 
@@ -48,15 +67,31 @@ impl Cluster {
     pub async fn import(&self, release: &str) -> Result<()> {
         let mut imported = self.imported.lock().await;
         if !imported.contains(release) {
-            self.node.import_server(&self.packages, release).await?;
+            let config = match release {
+                STARTER_RELEASE => Some(starter_config()?),
+                _ => None,
+            };
+            let node = self.node;
+            node.import_server(&self.packages, release, config).await?;
             imported.insert(release.to_owned());
         }
         Ok(())
     }
 
+    /// Pushes the image of the external provider `remote::acme`, and returns its reference.
+    pub async fn push_provider(&self) -> Result<String> {
+        push_provider(self.node, &self.packages.python).await
+    }
+
     /// A namespace with a model server.
     pub async fn lab(&'static self, prefix: &str) -> Result<Lab> {
-        Lab::create(self, prefix).await
+        Lab::create(self, prefix, false).await
+    }
+
+    /// A namespace with a model server, while no other one exists: for tests that count lost requests.
+    /// A server that starts beside others may leave too little of a small machine to answer in time.
+    pub async fn lab_alone(&'static self, prefix: &str) -> Result<Lab> {
+        Lab::create(self, prefix, true).await
     }
 }
 

@@ -3,28 +3,64 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use llsd_testbed::node::STARTER_IMAGE;
 use llsd_testbed::{Invocation, Namespace, until};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::MODEL;
 use crate::client::Server;
 use crate::cluster::Cluster;
+use crate::postgres::{self, POSTGRES};
 
 /// A server needs ten seconds on a quiet machine. The rest is a margin for a busy one.
 const READY_WITHIN: Duration = Duration::from_secs(300);
+
+const ROUTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A namespace with a model server behind the Service `vllm`. It is deleted when dropped.
 pub struct Lab {
     cluster: &'static Cluster,
     namespace: Namespace,
+    _turn: Turn,
+}
+
+/// Labs that share the node, and labs that need all of it.
+static TURNS: RwLock<()> = RwLock::const_new(());
+
+/// The right to use the node until it is dropped.
+enum Turn {
+    Shared {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
 }
 
 impl Lab {
-    pub(crate) async fn create(cluster: &'static Cluster, prefix: &str) -> Result<Self> {
+    pub(crate) async fn create(
+        cluster: &'static Cluster,
+        prefix: &str,
+        is_alone: bool,
+    ) -> Result<Self> {
+        let turn = match is_alone {
+            true => Turn::Alone {
+                _guard: TURNS.write().await,
+            },
+            false => Turn::Shared {
+                _guard: TURNS.read().await,
+            },
+        };
         let namespace = cluster.node().testbed().namespace(prefix).await?;
         let node = cluster.node();
         node.run_vllm(namespace.name(), &[MODEL], None).await?;
-        Ok(Self { cluster, namespace })
+        Ok(Self {
+            cluster,
+            namespace,
+            _turn: turn,
+        })
     }
 
     /// The name of the namespace.
@@ -53,6 +89,16 @@ impl Lab {
         let apply = self.kubectl(["apply", "--server-side", "--filename=-"])?;
         apply.input(objects).run().await?.success()?;
         Ok(())
+    }
+
+    /// Runs a PostgreSQL behind the Service `postgres`, with the user and the database `postgres`.
+    pub async fn run_postgres(&self, password: &str) -> Result<()> {
+        let objects = postgres::objects(STARTER_IMAGE, password);
+        self.apply(&objects.to_string()).await?;
+        let status = ["rollout", "status", "deployment", POSTGRES, "--timeout=5s"];
+        until("PostgreSQL is ready", READY_WITHIN, || self.run(status))
+            .await
+            .map(drop)
     }
 
     /// Creates or changes a resource with this spec. Its pods ask for little CPU, so that the servers of
@@ -84,8 +130,49 @@ impl Lab {
         if let Err(error) = outcome {
             return Err(error.context(self.explain(name).await));
         }
+        let server = self.server(name).await?;
+        // kube-proxy learns of a ready pod at about the same time as the operator.
+        until("the Service is routed", ROUTED_WITHIN, || async {
+            Ok(TcpStream::connect(server.host()).await?)
+        })
+        .await?;
+        Ok(server)
+    }
+
+    /// The server behind the Service of a resource.
+    pub async fn server(&self, name: &str) -> Result<Server> {
         let service = self.get(&format!("service/{name}-service")).await?;
         Server::of_service(&service)
+    }
+
+    /// Changes the variable `CHANGED` of a server, and waits until its pods are replaced.
+    pub async fn replace_pods(&self, name: &str, value: &str) -> Result<()> {
+        let variable = json!([{"name": "CHANGED", "value": value}]);
+        let change = json!({"spec": {"workload": {"overrides": {"env": variable}}}});
+        let resource = format!("llamastackdistribution/{name}");
+        let patch = format!("--patch={change}");
+        self.run(["patch", &resource, "--type=merge", &patch])
+            .await?;
+        self.ready(name).await?;
+        let selector = format!("--selector=app.kubernetes.io/instance={name}");
+        until("the old pods are gone", READY_WITHIN, || async {
+            let replicas = self.get(&format!("deployment/{name}")).await?;
+            let replicas = replicas["spec"]["replicas"].as_u64().unwrap_or(1);
+            let pods = self
+                .run(["get", "pods", &selector, "--output=name"])
+                .await?;
+            let pods = u64::try_from(pods.lines().count())?;
+            anyhow::ensure!(pods == replicas, "{pods} of {replicas} pods");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The uids of the pods of a server.
+    pub async fn pod_uids(&self, name: &str) -> Result<String> {
+        let selector = format!("--selector=app.kubernetes.io/instance={name}");
+        let uids = "--output=jsonpath={.items[*].metadata.uid}";
+        self.run(["get", "pods", &selector, uids]).await
     }
 
     /// One object.

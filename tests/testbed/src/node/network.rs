@@ -17,6 +17,8 @@ use super::command;
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const COUNT: u32 = 512;
 
+/// The routing table for packets from the node itself to Services.
+const SERVICES_TABLE: &str = "100";
 /// The name of the link inside the node.
 pub(super) const NODE_LINK: &str = "node0";
 
@@ -127,6 +129,15 @@ pub(super) async fn configure_node(network: Network) -> Result<()> {
     let address = format!("{}/31", network.node());
     command::run("ip", &["address", "add", &address, "dev", NODE_LINK])?;
     command::run("ip", &["link", "set", NODE_LINK, "up"])?;
+    // Processes of the node, such as the API server, need a route to an address before the rules of
+    // kube-proxy replace it. Packets from pods and from this machine need none: without a rule, they are
+    // to be rejected.
+    let services = network.services();
+    let table = ["table", SERVICES_TABLE];
+    let rule = ["rule", "add", "iif", "lo", "to", &services];
+    command::run("ip", &[&rule[..], &table].concat())?;
+    let route = ["route", "add", &services, "dev", NODE_LINK];
+    command::run("ip", &[&route[..], &table].concat())?;
     // The setting belongs to the namespace, not to this machine.
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("failed to enable forwarding")
 }

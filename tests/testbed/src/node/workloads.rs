@@ -18,7 +18,7 @@ pub const STARTER_IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1
 pub const STARTER_RELEASE: &str = "0.7.3";
 
 /// The operator compiles its plugins first, which is slow in an unoptimised build.
-const OPERATOR_WITHIN: &str = "--timeout=300s";
+const OPERATOR_WITHIN: &str = "--timeout=110s";
 
 /// The name of the model server and its Service.
 const VLLM: &str = "vllm";
@@ -27,15 +27,21 @@ const VLLM: &str = "vllm";
 const VLLM_WITHIN: Duration = Duration::from_secs(120);
 
 impl Node {
-    /// Imports the images of a release: `llsd.test/server:<release>` and its variants.
-    pub async fn import_server(&self, packages: &ServerPackages, release: &str) -> Result<()> {
+    /// Imports the images of a release: `llsd.test/server:<release>` and its variants. `config` is the file
+    /// that they run by default, instead of the one of the distribution.
+    pub async fn import_server(
+        &self,
+        packages: &ServerPackages,
+        release: &str,
+        config: Option<String>,
+    ) -> Result<()> {
         let (packages, name) = (packages.clone(), release.to_owned());
         let written = tokio::task::spawn_blocking(move || {
             let aliases: &[&str] = match name.as_str() {
                 STARTER_RELEASE => &[STARTER_IMAGE],
                 _ => &[],
             };
-            packages.ensure(&toolchain::cache_dir()?, &name, aliases)
+            packages.ensure(&toolchain::cache_dir()?, &name, aliases, config.as_deref())
         });
         self.import(&written.await??).await
     }
@@ -48,13 +54,18 @@ impl Node {
         self.import(&layout).await
     }
 
-    /// Installs the operator from the default manifests, unchanged, and waits until it is ready.
+    /// Installs the operator from the default manifests, unchanged, and waits until it is ready. It may
+    /// read images from the registry of the node, which serves plain HTTP.
     pub async fn install_operator(&self, llsd: &Path) -> Result<()> {
         self.import_operator(llsd).await?;
         let manifests = checkout().join("deploy/kustomize/default");
         let apply = self.testbed().kubectl("admin")?;
         let apply = apply.args(["apply", "--server-side", "--kustomize"]);
         apply.arg(manifests).run().await?.success()?;
+        let allow = self.testbed().kubectl("admin")?.namespace("llsd-system");
+        let allow = allow.args(["set", "env", "deployment/llsd-operator"]);
+        let allow = allow.arg(format!("LLSD_PLAIN_HTTP={}", self.registry()));
+        allow.run().await?.success()?;
         let wait = self.testbed().kubectl("admin")?.namespace("llsd-system");
         let wait = wait.args(["rollout", "status", "deployment/llsd-operator"]);
         wait.arg(OPERATOR_WITHIN).run().await?.success()?;

@@ -16,7 +16,7 @@ const SERVICE: &str = "service/minimal-service";
 /// when dropped, and what to print.
 pub(super) async fn start(llsd: &Path, packages: &ServerPackages) -> Result<(Node, String)> {
     let node = Node::start().await?;
-    node.import_server(packages, STARTER_RELEASE).await?;
+    node.import_server(packages, STARTER_RELEASE, None).await?;
     node.install_operator(llsd).await?;
     node.run_vllm("default", &["llama3.2-8b"], None).await?;
     let kubectl = || node.testbed().kubectl("admin");
