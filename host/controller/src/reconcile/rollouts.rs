@@ -125,7 +125,7 @@ impl Rollouts {
             let is_busy = state.granted.contains_key(&resource)
                 || marks.get(&resource).is_some_and(is_running);
             let mut targets = waiting.targets;
-            targets.retain(|rollout, target| halted.get(rollout) != Some(target));
+            targets.retain(|rollout, target| !halted.contains(&(rollout, &*target)));
             if free == 0 || is_busy || !waiting.is_available || targets.is_empty() {
                 continue;
             }
@@ -215,5 +215,19 @@ mod tests {
         assert_eq!(progress["ca-bundle"].summary(), "0 of 2, halted at ns/a");
         rollouts.offer(&resource("b"), &[update("2")], true);
         assert_eq!(names(rollouts.grant(&marks, 1)), ["b"]);
+    }
+
+    #[test]
+    fn two_targets_of_a_rollout_can_be_halted() {
+        let rollouts = Rollouts::default();
+        // The first target failed for `c`, which keeps its mark, and the second one for `a`.
+        let marks = BTreeMap::from([
+            (resource("a"), mark("2", MarkState::RolledBack)),
+            (resource("c"), mark("1", MarkState::RolledBack)),
+        ]);
+        for target in ["1", "2"] {
+            rollouts.offer(&resource("b"), &[update(target)], true);
+            assert_eq!(names(rollouts.grant(&marks, 1)), [""; 0], "{target}");
+        }
     }
 }

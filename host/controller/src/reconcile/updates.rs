@@ -22,6 +22,9 @@ use crate::settings::{Existing, RolloutSettings};
 /// The release of the operator.
 pub(crate) const OPERATOR_VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Characters of an image reference in the name of its rollout.
+const MAX_KEY: usize = 200;
+
 /// Something newer than what a resource uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Update {
@@ -39,8 +42,8 @@ pub(crate) struct Update {
 pub(crate) enum Part {
     /// The image of a distribution in the operator's settings.
     Distribution(String),
-    /// The image that a tag points to.
-    Tag,
+    /// The image that a tag points to. Each tag has a rollout of its own.
+    Tag(String),
     /// The platform's CA bundle.
     CaBundle,
     /// The component of a `SchemaPlugin`.
@@ -71,10 +74,19 @@ impl Part {
     pub(crate) fn rollout(&self) -> String {
         match self {
             Self::Distribution(name) => format!("distribution.{name}"),
-            Self::Tag => "tags".to_owned(),
+            Self::Tag(image) => format!("tag.{}", key(image)),
             Self::CaBundle => "ca-bundle".to_owned(),
             Self::Plugin(name) => format!("plugin.{name}"),
             Self::Operator(_) => "operator".to_owned(),
+        }
+    }
+
+    /// The target of the rollout. A release of the operator is rolled out, and halts, as a whole: a part
+    /// that fails for one resource halts the other parts, too.
+    fn target(&self, newest: &str) -> String {
+        match self {
+            Self::Operator(_) => OPERATOR_VERSION.to_owned(),
+            _ => newest.to_owned(),
         }
     }
 
@@ -82,7 +94,7 @@ impl Part {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Distribution(_) => reason::DISTRIBUTION_IMAGE_CHANGED,
-            Self::Tag => reason::IMAGE_TAG_MOVED,
+            Self::Tag(_) => reason::IMAGE_TAG_MOVED,
             Self::CaBundle => reason::CA_BUNDLE_CHANGED,
             Self::Plugin(_) => reason::PLUGIN_CHANGED,
             Self::Operator(_) => reason::OPERATOR_CHANGED,
@@ -94,7 +106,7 @@ impl fmt::Display for Update {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match &self.part {
             Part::Distribution(name) => format!("distribution {name:?} in the operator's settings"),
-            Part::Tag => "the tag moved".to_owned(),
+            Part::Tag(_) => "the tag moved".to_owned(),
             Part::CaBundle => "ConfigMap of the platform".to_owned(),
             Part::Plugin(name) => format!("SchemaPlugin {name:?}"),
             Part::Operator(_) => format!("operator {OPERATOR_VERSION}"),
@@ -109,7 +121,9 @@ impl Renewed {
         let mut renewed = Self::default();
         for update in updates {
             match update.part {
-                Part::Distribution(_) | Part::Tag | Part::Operator(OperatorPart::Distribution) => {
+                Part::Distribution(_)
+                | Part::Tag(_)
+                | Part::Operator(OperatorPart::Distribution) => {
                     renewed.image = true;
                 }
                 Part::CaBundle => renewed.ca = true,
@@ -123,6 +137,17 @@ impl Renewed {
     pub(crate) fn is_empty(self) -> bool {
         self == Self::default()
     }
+}
+
+/// The end of an image reference as a part of a ConfigMap key, which has at most 253 characters.
+fn key(image: &str) -> String {
+    let is_allowed = |one: &char| one.is_ascii_alphanumeric() || "-._".contains(*one);
+    let mut key: Vec<char> = image
+        .chars()
+        .map(|one| if is_allowed(&one) { one } else { '_' })
+        .collect();
+    key.drain(..key.len().saturating_sub(MAX_KEY));
+    key.into_iter().collect()
 }
 
 /// What a resolution made now would use.
@@ -187,8 +212,8 @@ fn image(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
         false => format!("image {} → {}", gathered.image, known.image),
     };
     Some(Update {
+        target: part.target(&known.image),
         part,
-        target: known.image.clone(),
         change,
         is_followed: existing == Existing::Follow,
     })
@@ -197,7 +222,7 @@ fn image(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
 fn tag(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
     let (running, newest) = (recorded.gathered.digest()?, now.tag?);
     (running != newest).then(|| Update {
-        part: Part::Tag,
+        part: Part::Tag(recorded.gathered.image.clone()),
         target: newest.to_owned(),
         change: format!("image {}: {running} → {newest}", recorded.gathered.image),
         is_followed: now.checked.updates == UpdatePolicy::Automatic,
@@ -253,8 +278,8 @@ fn adapter(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
         newest.digest(),
     );
     Some(Update {
+        target: part.target(newest.digest()),
         part,
-        target: newest.digest().to_owned(),
         change,
         is_followed: existing == Existing::Follow,
     })
@@ -268,4 +293,34 @@ fn objects(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
         change: format!("template of {}", differences.join(", ")),
         is_followed: now.settings.operator == Existing::Follow,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rollout_of_a_tag_has_a_name_that_is_a_config_map_key() {
+        let tag = |image: &str| Part::Tag(image.to_owned()).rollout();
+        let short = "quay.io:5000/acme/my-stack:1.0";
+        assert_eq!(tag(short), "tag.quay.io_5000_acme_my-stack_1.0");
+        let long = format!("{}/{short}", "a".repeat(300));
+        assert_eq!(tag(&long).len(), "tag.".len() + MAX_KEY);
+        assert!(tag(&long).ends_with("_acme_my-stack_1.0"));
+    }
+
+    #[test]
+    fn all_parts_of_a_release_of_the_operator_are_one_target() {
+        let parts = [
+            OperatorPart::Distribution,
+            OperatorPart::Adapter,
+            OperatorPart::Objects,
+        ];
+        for part in parts.map(Part::Operator) {
+            assert_eq!(part.rollout(), "operator");
+            assert_eq!(part.target("sha256:1"), OPERATOR_VERSION);
+        }
+        let plugin = Part::Plugin("acme".to_owned());
+        assert_eq!(plugin.target("sha256:1"), "sha256:1");
+    }
 }

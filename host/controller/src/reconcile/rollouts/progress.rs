@@ -1,6 +1,6 @@
 //! How far rollouts are, computed from the marks of all resources and from who waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -50,12 +50,13 @@ impl Progress {
     }
 }
 
-/// The halted rollouts, with the target that failed.
-pub(super) fn halted(marks: &BTreeMap<Resource, Mark>) -> Targets {
+/// The halted rollouts, each with a target that failed. Several targets of one rollout can have failed,
+/// each for another resource.
+pub(super) fn halted(marks: &BTreeMap<Resource, Mark>) -> BTreeSet<(&String, &String)> {
     let failed = marks
         .values()
         .filter(|mark| mark.state == MarkState::RolledBack);
-    failed.flat_map(|mark| mark.targets.clone()).collect()
+    failed.flat_map(|mark| &mark.targets).collect()
 }
 
 /// The progress of each rollout. Its target is the one that resources wait for, or else the last one.
