@@ -133,12 +133,15 @@ async fn run_steps(watched: &WatchedResource, ctx: &Context) -> Result<Action, E
         // The end of the read triggers the resource.
         return Ok(Action::requeue(RECHECK));
     }
+    let resource = (owner.namespace, owner.name);
+    let time_left = ctx.rollouts.time_left(&resource, Instant::now());
     outcome.map(|applied| {
-        Action::requeue(if applied.is_complete() {
+        let delay = if applied.is_complete() {
             RESYNC
         } else {
             RECHECK
-        })
+        };
+        Action::requeue(time_left.map_or(delay, |left| left.min(delay)))
     })
 }
 

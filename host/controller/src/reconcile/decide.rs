@@ -3,6 +3,8 @@
 //! It stays unless its author changed something, someone asked for an update or an undo, or it is the
 //! resource's turn in a rollout. While it stays, no plugin is called and no registry is read.
 
+use std::time::Instant;
+
 use kube::api::DynamicObject;
 use kube::{Resource as _, ResourceExt};
 use llsd_api::Distribution;
@@ -168,8 +170,16 @@ impl<I: ImageReader> Pass<'_, I> {
             namespace, name, ..
         } = self.owner;
         let live = self.ctx.cache.child(Kind::Deployment, namespace, name);
-        match DeploymentState::of(live.as_deref(), &revision.resolution.objects) {
-            DeploymentState::Progressing => Ok(None),
+        let state = match DeploymentState::of(live.as_deref(), &revision.resolution.objects) {
+            DeploymentState::Refused { message, deadline }
+                if (self.ctx.rollouts).is_overdue(&self.resource(), deadline, Instant::now()) =>
+            {
+                DeploymentState::Failed(message)
+            }
+            state => state,
+        };
+        match state {
+            DeploymentState::Progressing | DeploymentState::Refused { .. } => Ok(None),
             DeploymentState::Available => {
                 let mark = Mark {
                     state: MarkState::Updated,

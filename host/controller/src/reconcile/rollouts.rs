@@ -10,6 +10,7 @@ mod progress;
 mod publish;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -38,6 +39,8 @@ struct State {
     granted: BTreeMap<Resource, Targets>,
     /// Resources that were reconciled since the operator started.
     seen: BTreeSet<Resource>,
+    /// Until when the API server may refuse the pods of a resource that is being updated.
+    deadlines: BTreeMap<Resource, Instant>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +91,22 @@ impl Rollouts {
         let mut state = self.state.lock();
         state.granted.remove(resource);
         state.waiting.remove(resource);
+        state.deadlines.remove(resource);
         self.changed.notify_one();
+    }
+
+    /// Starts the deadline for the first new pod of a resource, unless it has started. Returns whether
+    /// it is over. Another leader starts it again.
+    pub(crate) fn is_overdue(&self, resource: &Resource, deadline: Duration, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        let ends = state.deadlines.entry(resource.clone());
+        *ends.or_insert(now + deadline) <= now
+    }
+
+    /// The time until the deadline for the first new pod of a resource is over.
+    pub(crate) fn time_left(&self, resource: &Resource, now: Instant) -> Option<Duration> {
+        let ends = self.state.lock().deadlines.get(resource).copied()?;
+        Some(ends.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
     /// Declares that a mark, or a setting of rollouts, changed.
@@ -109,6 +127,7 @@ impl Rollouts {
         state.granted.remove(resource);
         state.waiting.remove(resource);
         state.seen.remove(resource);
+        state.deadlines.remove(resource);
         self.changed.notify_one();
     }
 
@@ -229,5 +248,23 @@ mod tests {
             rollouts.offer(&resource("b"), &[update(target)], true);
             assert_eq!(names(rollouts.grant(&marks, 1)), [""; 0], "{target}");
         }
+    }
+
+    #[test]
+    fn the_deadline_for_the_first_pod_starts_once_and_ends_with_the_turn() {
+        let (rollouts, a) = (Rollouts::default(), resource("a"));
+        let deadline = Duration::from_secs(10);
+        let start = Instant::now();
+        assert_eq!(rollouts.time_left(&a, start), None);
+        assert!(!rollouts.is_overdue(&a, deadline, start));
+        let later = start + Duration::from_secs(9);
+        assert!(!rollouts.is_overdue(&a, deadline, later));
+        let left = rollouts.time_left(&a, later);
+        assert_eq!(left, Some(Duration::from_secs(1)));
+        let end = start + deadline;
+        assert!(rollouts.is_overdue(&a, deadline, end));
+        assert_eq!(rollouts.time_left(&a, end), None);
+        rollouts.finish(&a);
+        assert!(!rollouts.is_overdue(&a, deadline, end));
     }
 }
