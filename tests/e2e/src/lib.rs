@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
+mod fleet;
 mod health;
 mod objects;
 mod operator;
@@ -15,6 +16,7 @@ mod test_env;
 mod test_registry;
 mod webhooks;
 
+pub use fleet::Fleet;
 pub use health::{argocd_health, kstatus};
 pub use operator::{Operator, host, plugins, registries};
 pub use operator_process::OperatorProcess;

@@ -1,23 +1,26 @@
 //! Paced rollouts: existing resources follow what the installer changes, one after the other.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams, PostParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
 use llsd_api::Distribution;
-use llsd_e2e::{DEADLINE, Operator, RolloutState, TestEnv, condition, has_condition, named};
-use llsd_testbed::{CertificateAuthority, eventually};
-use serde_json::{Value, json};
+use llsd_controller::Options;
+use llsd_e2e::{
+    DEADLINE, Fleet, Operator, RolloutState, STARTER, TestEnv, TestRegistry, condition,
+    has_condition, named, on_image, registries,
+};
+use llsd_testbed::{Access, CertificateAuthority, eventually};
+use serde_json::json;
 
 use crate::adoption::adopt;
+use crate::updates::rewrite_history;
 use crate::upstream::{UpstreamSnapshot, snapshot};
 
 /// The operator's ConfigMap.
 const SETTINGS: &str = "llama-stack-operator-config";
-/// The ConfigMap with the progress of rollouts.
-const ROLLOUTS: &str = "llsd-rollouts";
 const OLD_IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1";
 const NEW_IMAGE: &str = "mirror.example/llamastack/starter:0.7.1";
 
@@ -26,105 +29,25 @@ fn image(deployment: &Deployment) -> String {
     pod.containers[0].image.clone().unwrap()
 }
 
-/// Waits for the progress of a rollout.
-async fn wait_for_progress(
-    env: &TestEnv,
-    rollout: &str,
-    state: &str,
-    holds: impl Fn(&Value) -> bool,
-) {
-    let maps: Api<ConfigMap> = env.api();
-    let matches = |map: Option<&ConfigMap>| {
-        let text = map.and_then(|map| map.data.as_ref()?.get(rollout));
-        let progress = text.and_then(|text| serde_json::from_str(text).ok());
-        progress.is_some_and(|progress: Value| holds(&progress))
-    };
-    eventually(&maps, ROLLOUTS, DEADLINE, state, matches)
-        .await
-        .unwrap();
-}
-
-/// A resource whose pods request so many cores, and whose rollouts fail soon.
-fn with_cores(name: &str, cores: u32) -> Value {
-    let mut resource = named(name);
-    resource["spec"]["workload"] = json!({
-        "resources": {"requests": {"cpu": cores.to_string()}},
-        "progressDeadlineSeconds": 10,
-    });
-    resource
-}
-
-/// Lets new pods of a namespace fail that request more than so many cores together.
-async fn limit_cores(env: &TestEnv, cores: u32) {
-    let quota = json!({
-        "metadata": {"name": "cores"},
-        "spec": {"hard": {"requests.cpu": cores.to_string()}},
-    });
-    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
-    let api: Api<ResourceQuota> = env.api();
-    api.create(&PostParams::default(), &quota).await.unwrap();
-    let is_counted = |one: Option<&ResourceQuota>| {
-        one.is_some_and(|one| {
-            one.status
-                .as_ref()
-                .is_some_and(|status| status.used.is_some())
-        })
-    };
-    eventually(&api, "cores", DEADLINE, "counted", is_counted)
-        .await
-        .unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_image_of_a_distribution_rolls_out_one_by_one_and_halts_where_pods_fail() {
     let operator = Operator::start("paced").await;
-    for (name, cores) in [("a", 1), ("b", 4), ("c", 1)] {
-        operator.create(&with_cores(name, cores)).await;
-    }
-    for name in ["a", "b", "c"] {
-        operator.wait_until_ready(name).await;
-    }
-    // 6 are in use. A surge pod of `a` fits, one of `b` does not.
-    limit_cores(&operator, 8).await;
-    let c = RolloutState::of(&operator, "c").await;
-    let overrides = json!({"image-overrides": format!("starter: {NEW_IMAGE}")});
-    operator.apply_config_map(SETTINGS, overrides.clone()).await;
-
-    wait_for_progress(&operator, "distribution.starter", "halted", |progress| {
-        progress["haltedAt"] == json!(format!("{}/b", operator.namespace.name()))
-    })
-    .await;
-    wait_for_progress(&operator, "distribution.starter", "at b", |progress| {
-        let summary = format!("1 of 3, halted at {}/b", operator.namespace.name());
-        progress["summary"] == json!(summary)
-    })
-    .await;
+    Fleet::create(&operator, named).await;
+    let fleet = Fleet::before_update(&operator).await;
+    Fleet::apply_settings(&operator, &format!("starter: {NEW_IMAGE}"), "").await;
+    fleet.assert_halts(&operator, "distribution.starter").await;
     assert_eq!(image(&operator.deployment("a").await), NEW_IMAGE);
-    let is_halted = |cr: &Distribution| {
-        condition(cr, "UpdateAvailable").is_some_and(|(_, reason, _)| reason == "RolloutHalted")
-    };
-    operator.wait_for("b", "halted", is_halted).await;
-    operator.wait_until_ready("b").await;
     assert_eq!(image(&operator.deployment("b").await), OLD_IMAGE);
-    assert_eq!(c, RolloutState::of(&operator, "c").await);
-    let events: Api<Event> = operator.api();
-    let recorded = events.list(&ListParams::default()).await.unwrap();
-    let is_about_b = |event: &Event| {
-        event.reason.as_deref() == Some("RolloutHalted")
-            && event.regarding.as_ref().and_then(|one| one.name.as_deref()) == Some("b")
-    };
-    assert!(recorded.iter().any(is_about_b));
 
     // Another leader does not continue either.
     let operator = operator.stop().await.start_operator().await;
     operator.create(&named("new")).await;
     operator.wait_until_ready("new").await;
     assert_eq!(image(&operator.deployment("new").await), NEW_IMAGE);
-    assert_eq!(c, RolloutState::of(&operator, "c").await);
+    fleet.assert_still_halted(&operator).await;
 
     // With room for its pods, `b` is updated on request, and the rollout goes on.
-    let quotas: Api<ResourceQuota> = operator.api();
-    quotas.delete("cores", &Default::default()).await.unwrap();
+    Fleet::remove_quota(&operator).await;
     let request = json!({"metadata": {"annotations": {"llamastack.io/update": "1"}}});
     operator.edit("b", request).await;
     let deployments: Api<Deployment> = operator.api();
@@ -174,19 +97,10 @@ async fn apply_platform_ca(env: &TestEnv) -> String {
 async fn a_new_ca_bundle_rolls_out_one_by_one_and_a_failure_restores_the_old_one() {
     let operator = Operator::start("ca").await;
     let first = apply_platform_ca(&operator).await;
-    for (name, cores) in [("a", 1), ("b", 4), ("c", 1)] {
-        operator.create(&with_cores(name, cores)).await;
-    }
-    for name in ["a", "b", "c"] {
-        operator.wait_until_ready(name).await;
-    }
-    limit_cores(&operator, 8).await;
+    Fleet::create(&operator, named).await;
+    let fleet = Fleet::before_update(&operator).await;
     let second = apply_platform_ca(&operator).await;
-    wait_for_progress(&operator, "ca-bundle", "halted", |progress| {
-        progress["haltedAt"] == json!(format!("{}/b", operator.namespace.name()))
-    })
-    .await;
-    operator.wait_until_ready("b").await;
+    fleet.assert_halts(&operator, "ca-bundle").await;
     let maps: Api<ConfigMap> = operator.api();
     let trusts = |certificate: &str| {
         let certificate: String = certificate.split_whitespace().collect();
@@ -203,8 +117,88 @@ async fn a_new_ca_bundle_rolls_out_one_by_one_and_a_failure_restores_the_old_one
             .await
             .unwrap();
     }
-    for name in ["a", "b", "c"] {
+    for name in Fleet::NAMES {
         assert_eq!(image(&operator.deployment(name).await), OLD_IMAGE);
+    }
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_automatic_updates_a_moved_tag_rolls_out_one_by_one_and_halts_where_pods_fail() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let push = async |config: &str| {
+        registry
+            .push_labelled("acme/stack", "1", config, "llama-stack/0.7", None)
+            .await
+    };
+    push(STARTER).await;
+    let tag = registry.reference("acme/stack:1");
+    let env = TestEnv::new("followed-tag").await;
+    let pulls = llsd_registry::Settings {
+        tag_ttl: Duration::ZERO,
+        ..registry.settings()
+    };
+    let settings = Options {
+        registries: registries(pulls),
+        tag_interval: Some(Duration::from_secs(1)),
+        ..env.settings().await
+    };
+    let operator = env.start_operator_with(settings);
+    operator.create(&on_image("manual", &tag)).await;
+    Fleet::create(&operator, |name| {
+        let mut resource = on_image(name, &tag);
+        resource["spec"]["distribution"]["updates"] = json!("Automatic");
+        resource
+    })
+    .await;
+    operator.wait_until_ready("manual").await;
+    let manual = RolloutState::of(&operator, "manual").await;
+    let first = image(&operator.deployment("a").await);
+    let fleet = Fleet::before_update(&operator).await;
+
+    let moved = STARTER.replacen("version:", "# moved\nversion:", 1);
+    assert_ne!(moved, STARTER);
+    push(&moved).await;
+    let rollout = format!("tag.{}", tag.replace([':', '/'], "_"));
+    fleet.assert_halts(&operator, &rollout).await;
+    let second = image(&operator.deployment("a").await);
+    let repository = registry.reference("acme/stack@sha256:");
+    assert!(second.starts_with(&repository), "{second}");
+    assert_ne!(second, first);
+    let cr = operator.wait_until_ready("b").await;
+    let resolved = cr.status.unwrap().resolved_distribution.unwrap();
+    assert!(first.ends_with(&resolved.digest.unwrap()));
+
+    // Without automatic updates, the same tag is only offered.
+    let is_offered = |cr: &Distribution| {
+        condition(cr, "UpdateAvailable").is_some_and(|(_, reason, _)| reason == "ImageTagMoved")
+    };
+    operator.wait_for("manual", "offered", is_offered).await;
+    assert_eq!(manual, RolloutState::of(&operator, "manual").await);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn followed_templates_of_the_operator_roll_out_one_by_one_and_halt_where_pods_fail() {
+    let operator = Operator::start("followed-operator").await;
+    Fleet::create(&operator, named).await;
+    let env = operator.stop().await;
+    for name in Fleet::NAMES {
+        rewrite_history(&env, name).await;
+    }
+    let operator = env.start_operator().await;
+    let is_offered = |cr: &Distribution| {
+        condition(cr, "UpdateAvailable").is_some_and(|(_, reason, _)| reason == "OperatorChanged")
+    };
+    for name in Fleet::NAMES {
+        operator.wait_for(name, "offered", is_offered).await;
+    }
+    let fleet = Fleet::before_update(&operator).await;
+    Fleet::apply_settings(&operator, "", "operator: Follow").await;
+    fleet.assert_halts(&operator, "operator").await;
+    for (name, is_updated) in [("a", true), ("b", false), ("c", false)] {
+        let container = operator.pod(name).await.containers.remove(0);
+        assert_eq!(container.startup_probe.is_some(), is_updated, "{name}");
     }
     operator.stop().await;
 }

@@ -14,6 +14,7 @@ use llsd_e2e::{
     has_condition, minimal, named, on_image, registries,
 };
 use llsd_plugin::{Host, HostConfig, Origin};
+use llsd_render::objects::DESIRED_DIGEST;
 use llsd_testbed::{Access, eventually};
 use serde_json::{Value, json};
 
@@ -207,7 +208,7 @@ fn calls(metrics: &Arc<Metrics>) -> u64 {
 }
 
 /// What another release of the operator would have left: its template has no startup probe.
-async fn rewrite_history(env: &TestEnv, name: &str) {
+pub(crate) async fn rewrite_history(env: &TestEnv, name: &str) {
     let deployments: Api<Deployment> = env.api();
     let mut revisions = revisions(env, name).await;
     let newest = revisions.pop().unwrap();
@@ -218,6 +219,7 @@ async fn rewrite_history(env: &TestEnv, name: &str) {
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     let removed = container.as_object_mut().unwrap().remove("startupProbe");
     assert!(removed.is_some());
+    deployment["metadata"]["labels"][DESIRED_DIGEST] = json!("of-another-template");
     let parameters = PatchParams::apply("llsd").force();
     deployments
         .patch(name, &parameters, &Patch::Apply(&*deployment))

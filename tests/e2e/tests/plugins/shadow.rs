@@ -2,13 +2,13 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
+use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
-use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
-    DEADLINE, Operator, RolloutState, TestRegistry, condition, config_map, named, ogx_base,
-    on_image, phase,
+    Fleet, Operator, RolloutState, TestRegistry, condition, config_map, named, ogx_base, on_image,
+    phase,
 };
-use llsd_testbed::{Access, eventually};
+use llsd_testbed::Access;
 use serde_json::json;
 
 use crate::test_plugin::TestPlugin;
@@ -111,22 +111,43 @@ async fn a_plugin_version_that_changes_more_than_allowed_waits_for_approval() {
         operator.wait_for(name, "changed", is_changed).await;
         assert_ne!(RolloutState::of(&operator, name).await, *rollout);
     }
-    let has_progress = |resource: Option<&SchemaPlugin>| {
-        let status = resource.and_then(|resource| resource.status.as_ref());
-        let progress = status.and_then(|status| status.rollout.as_ref());
-        progress.is_some_and(|progress| {
+    installed
+        .wait_for_rollout("rolled out", |progress| {
             progress.summary == "2 of 2" && progress.component_digest == second_digest
         })
-    };
-    eventually(
-        &installed.api,
-        &installed.name,
-        DEADLINE,
-        "rolled out",
-        has_progress,
-    )
-    .await
-    .unwrap();
+        .await;
+    installed.delete().await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_followed_plugin_version_rolls_out_one_by_one_and_halts_where_pods_fail() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let first = registry.push_plugin("ogx", "acme/ogx:1");
+    let second = registry.push_patched("ogx", "acme/ogx:2", ORIGINAL, CHANGED);
+    let image = registry
+        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .await;
+    let operator = Operator::start_with_registry("shadow-halts", registry.settings()).await;
+    let spec = json!({ "reference": first, "rollout": { "existing": "Follow" } });
+    let installed = TestPlugin::create(&operator, spec).await;
+    installed.wait_for("Ready", "True", "InUse").await;
+    Fleet::create(&operator, |name| on_image(name, &image)).await;
+    let map = config_map(&operator.wait_until_ready("b").await);
+    let fleet = Fleet::before_update(&operator).await;
+
+    installed.edit(json!({ "reference": second })).await;
+    let rollout = format!("plugin.{}", installed.name);
+    fleet.assert_halts(&operator, &rollout).await;
+    let cr = operator.wait_until_ready("b").await;
+    assert_eq!(config_map(&cr), map);
+    operator.api::<ConfigMap>().get(&map).await.unwrap();
+    let halted_at = format!("{}/b", operator.namespace.name());
+    installed
+        .wait_for_rollout("halted", |progress| {
+            progress.halted_at.as_ref() == Some(&halted_at)
+        })
+        .await;
     installed.delete().await;
     operator.stop().await;
 }

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::SchemaPlugin;
+use llsd_api::schema_plugin::RolloutProgress;
 use llsd_e2e::{DEADLINE, Operator, SERVED_BY};
 use llsd_testbed::{eventually, until};
 use serde_json::{Value, json};
@@ -66,6 +67,22 @@ impl<'a> TestPlugin<'a> {
             .await
             .unwrap()
             .unwrap()
+    }
+
+    /// Waits until the progress of its rollout satisfies `condition`.
+    pub(crate) async fn wait_for_rollout(
+        &self,
+        state: &str,
+        condition: impl Fn(&RolloutProgress) -> bool,
+    ) {
+        let holds = |resource: Option<&SchemaPlugin>| {
+            let status = resource.and_then(|resource| resource.status.as_ref());
+            let progress = status.and_then(|status| status.rollout.as_ref());
+            progress.is_some_and(&condition)
+        };
+        eventually(&self.api, &self.name, DEADLINE, state, holds)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn delete(self) {
