@@ -136,7 +136,7 @@ pub(crate) enum Error {
         /// When it is asked again.
         until: Instant,
     },
-    /// The namespace refers to more images than are remembered for it.
+    /// The namespace refers to more images than may wait at a time.
     #[error(
         "image {image}: namespace {namespace:?} waits for {limit} images already, which is the limit; use fewer different images in the namespace"
     )]

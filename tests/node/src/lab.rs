@@ -23,14 +23,14 @@ const ROUTED_WITHIN: Duration = Duration::from_secs(30);
 pub struct Lab {
     cluster: &'static Cluster,
     namespace: Namespace,
-    _turn: Turn,
+    _guard: NodeGuard,
 }
 
 /// Labs that share the node, and labs that need all of it.
-static TURNS: RwLock<()> = RwLock::const_new(());
+static NODE_LOCK: RwLock<()> = RwLock::const_new(());
 
 /// The right to use the node until it is dropped.
-enum Turn {
+enum NodeGuard {
     Shared {
         _guard: RwLockReadGuard<'static, ()>,
     },
@@ -45,12 +45,12 @@ impl Lab {
         prefix: &str,
         is_alone: bool,
     ) -> Result<Self> {
-        let turn = match is_alone {
-            true => Turn::Alone {
-                _guard: TURNS.write().await,
+        let guard = match is_alone {
+            true => NodeGuard::Alone {
+                _guard: NODE_LOCK.write().await,
             },
-            false => Turn::Shared {
-                _guard: TURNS.read().await,
+            false => NodeGuard::Shared {
+                _guard: NODE_LOCK.read().await,
             },
         };
         let namespace = cluster.node().testbed().namespace(prefix).await?;
@@ -59,7 +59,7 @@ impl Lab {
         Ok(Self {
             cluster,
             namespace,
-            _turn: turn,
+            _guard: guard,
         })
     }
 

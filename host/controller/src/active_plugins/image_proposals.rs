@@ -1,7 +1,7 @@
 //! Plugins that images propose by label. A proposal has no effect until a `SchemaPlugin` allows it.
 //!
 //! Everyone who may create resources decides which images are read. So only proposals under a prefix that a
-//! `SchemaPlugin` allows are remembered, each namespace has its share, and old ones are evicted.
+//! `SchemaPlugin` allows are stored, each namespace has its share, and old ones are evicted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn proposals_that_no_prefix_allows_are_not_remembered() {
+    fn proposals_that_no_prefix_allows_are_not_stored() {
         let proposals = ImageProposals::default();
         proposals.record("ns", "image", "quay.io/acme/x:1");
         assert!(proposals.all().is_empty());

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// One of this many permits is out of reach for a single namespace.
 const RESERVED: usize = 4;
 
-/// How urgent a reconciliation is.
+/// How soon a reconciliation gets a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
     High,

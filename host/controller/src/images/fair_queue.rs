@@ -1,7 +1,7 @@
 //! Decides which waiting read starts next, so that no namespace delays another.
 //!
 //! A namespace runs few reads at a time. A namespace whose last read failed to get an answer, or that
-//! has not read anything yet, uses only a part of all places: the rest is free for namespaces whose
+//! has not read anything yet, uses only a part of all slots: the rest is free for namespaces whose
 //! registries answer. Among the namespaces that may start a read, the one with the fewest running
 //! reads comes first, then the one that waits longest.
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn forty_reads_of_one_namespace_leave_places_for_another() {
+    fn forty_reads_of_one_namespace_leave_slots_for_another() {
         let mut queue = queue(&[("hostile", 40), ("fair", 1)]);
         assert_eq!(popped(&mut queue), ["hostile0", "fair0", "hostile1"]);
         queue.finish("hostile", false);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_whose_registries_do_not_answer_share_a_part_of_the_places() {
+    fn namespaces_whose_registries_do_not_answer_share_a_part_of_the_slots() {
         let mut queue = queue(&[("fair", 1)]);
         assert_eq!(popped(&mut queue), ["fair0"]);
         queue.finish("fair", true);

@@ -15,7 +15,7 @@ const OTHER: Duration = Duration::from_secs(60);
 const MAX: Duration = Duration::from_secs(300);
 /// Delay for a registry that did not answer one read.
 const HOST: Duration = Duration::from_secs(5);
-/// The most registries that are remembered. Beyond it, the record of all is dropped.
+/// The most registries whose failures are recorded. Beyond it, all records are dropped.
 const MAX_HOSTS: usize = 4096;
 
 /// Delay after a number of failures in a row.

@@ -224,7 +224,7 @@ impl Revisions {
         self.cache.record_revision(created.metadata);
         {
             let mut state = self.state.lock();
-            state.remember(&owner.uid, &name, encoded);
+            state.store(&owner.uid, &name, encoded);
             state.listed.remove(&owner.uid);
             let numbers = state.numbers.get_or_insert_default();
             numbers.entry(owner.uid.clone()).or_default().insert(number);
@@ -301,7 +301,7 @@ impl Revisions {
                     self.heads(owner).first().map(|(newest, _)| *newest) == Some(number);
                 if is_newest {
                     let mut state = self.state.lock();
-                    state.remember(&owner.uid, &name, encoded.clone());
+                    state.store(&owner.uid, &name, encoded.clone());
                 }
                 encoded
             }
@@ -388,7 +388,7 @@ impl State {
 
     /// Stores a resolution. Any other one makes room for it, because all are equally likely to be
     /// needed next.
-    fn remember(&mut self, uid: &str, name: &str, encoded: Arc<str>) {
+    fn store(&mut self, uid: &str, name: &str, encoded: Arc<str>) {
         self.forget(uid);
         while self.bytes + encoded.len() > MAX_BYTES {
             let Some(other) = self.records.keys().next().cloned() else {
