@@ -166,10 +166,8 @@ impl Rollouts {
     }
 
     /// Whether all of these resources were reconciled since the operator started.
-    fn has_seen(&self, resources: impl Iterator<Item = Resource>) -> bool {
-        let state = self.state.lock();
-        let mut resources = resources;
-        resources.all(|resource| state.seen.contains(&resource))
+    fn has_seen(&self, resources: &BTreeSet<Resource>) -> bool {
+        resources.is_subset(&self.state.lock().seen)
     }
 }
 

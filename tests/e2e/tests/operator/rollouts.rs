@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams};
 use llsd_api::Distribution;
 use llsd_controller::Options;
 use llsd_e2e::{
@@ -120,6 +120,15 @@ async fn a_new_ca_bundle_rolls_out_one_by_one_and_a_failure_restores_the_old_one
     for name in Fleet::NAMES {
         assert_eq!(image(&operator.deployment(name).await), OLD_IMAGE);
     }
+
+    // Without the resource that failed, the rollout goes on.
+    let resources: Api<Distribution> = operator.api();
+    let parameters = DeleteParams::default();
+    resources.delete("b", &parameters).await.unwrap();
+    let is_new = trusts(&second);
+    eventually(&maps, "c-ca-bundle", DEADLINE, "updated", is_new)
+        .await
+        .unwrap();
     operator.stop().await;
 }
 

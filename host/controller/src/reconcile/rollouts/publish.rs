@@ -1,6 +1,6 @@
 //! Starts the turns of resources, and publishes how far rollouts are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use llsd_api::labels::{self, FIELD_MANAGER, ROLLOUTS_CONFIG_MAP};
 use llsd_api::schema_plugin::RolloutProgress;
 use serde_json::json;
 
-use super::Progress;
+use super::{Progress, Resource};
 use crate::cache::WatchedResource;
 use crate::reconcile::context::Context;
 
@@ -41,17 +41,20 @@ pub(crate) async fn coordinate(
         // At the start, every resource is a change.
         tokio::time::sleep(DEBOUNCE).await;
         let settings = ctx.settings.get().await;
-        let marks = ctx.revisions.marks();
+        let resources = all.state();
+        let resources: BTreeSet<Resource> = resources
+            .iter()
+            .map(|one| (one.namespace().unwrap_or_default(), one.name_any()))
+            .collect();
+        let mut marks = ctx.revisions.marks();
+        // The garbage collector deletes the revisions of a deleted resource later.
+        marks.retain(|resource, _| resources.contains(resource));
         let max_concurrent = settings.rollouts().max_concurrent;
         for (namespace, name) in ctx.rollouts.grant(&marks, max_concurrent) {
             ctx.trigger.request(&namespace, &name);
         }
-        let resources = all.state();
-        let resources = resources
-            .iter()
-            .map(|one| (one.namespace().unwrap_or_default(), one.name_any()));
         // Before all resources have said what they wait for, the numbers would be wrong.
-        if !ctx.rollouts.has_seen(resources) {
+        if !ctx.rollouts.has_seen(&resources) {
             continue;
         }
         let progress = ctx.rollouts.progress(&marks);
