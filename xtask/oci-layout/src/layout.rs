@@ -5,12 +5,12 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::image::ImageConfig;
+use crate::image::{ImageConfig, Platform};
 use crate::layer::{self, Compression, Layer, LayerWriter, digest_of_hash};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -51,6 +51,24 @@ pub struct Referrer<'a> {
     /// Annotations of its manifest.
     pub annotations: BTreeMap<String, String>,
 }
+
+/// An artifact that is not an image, such as a chart.
+#[derive(Debug, Clone)]
+pub struct Artifact<'a> {
+    /// The media type of its configuration, which says what it is.
+    pub config_type: &'a str,
+    /// Its configuration.
+    pub config: &'a [u8],
+    /// The media type of its content.
+    pub content_type: &'a str,
+    /// Its content.
+    pub content: &'a [u8],
+    /// Annotations of its manifest.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The annotation of an index entry with the tag, or with repository and tag.
+pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
 /// A layout that is being written.
 #[derive(Debug)]
@@ -115,9 +133,21 @@ impl ImageLayout {
         config: &ImageConfig,
         layers: &[Layer],
     ) -> Result<Descriptor> {
+        let manifest = self.image_manifest(config, layers)?;
+        // Tools read the tag from one, containerd the whole name from the other.
+        let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
+        let mut entry = serde_json::to_value(&manifest)?;
+        entry["platform"] = config.platform.to_json();
+        entry["annotations"] = json!({REF_NAME: tag, "io.containerd.image.name": name});
+        self.index.push(entry);
+        Ok(manifest)
+    }
+
+    /// Writes an image that only an image index refers to.
+    pub fn image_manifest(&self, config: &ImageConfig, layers: &[Layer]) -> Result<Descriptor> {
         let blob = self.json(CONFIG, &config.to_json(layers))?;
         let descriptors: Vec<&Descriptor> = layers.iter().map(|layer| &layer.descriptor).collect();
-        let manifest = self.json(
+        self.json(
             MANIFEST,
             &json!({
                 "schemaVersion": 2,
@@ -126,16 +156,70 @@ impl ImageLayout {
                 "layers": descriptors,
                 "annotations": config.labels,
             }),
+        )
+    }
+
+    /// Writes an image index of one image for each platform, and lists it in the index of the layout.
+    /// `name` is the repository and the tag.
+    pub fn image_index(
+        &mut self,
+        name: &str,
+        images: &[(Platform, Descriptor)],
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<Descriptor> {
+        let mut manifests = Vec::new();
+        for (platform, image) in images {
+            let mut entry = serde_json::to_value(image)?;
+            entry["platform"] = platform.to_json();
+            manifests.push(entry);
+        }
+        let index = self.json(
+            INDEX,
+            &json!({
+                "schemaVersion": 2,
+                "mediaType": INDEX,
+                "manifests": manifests,
+                "annotations": annotations,
+            }),
         )?;
-        let mut entry = serde_json::to_value(&manifest)?;
-        entry["platform"] = config.platform.to_json();
-        // Tools read the tag from one, containerd the whole name from the other.
-        let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
-        entry["annotations"] = json!({
-            "org.opencontainers.image.ref.name": tag,
-            "io.containerd.image.name": name,
-        });
-        self.index.push(entry);
+        self.list(&index, name)?;
+        Ok(index)
+    }
+
+    /// Writes an artifact, and lists it in the index. `name` is the repository and the tag.
+    pub fn artifact(&mut self, name: &str, artifact: &Artifact<'_>) -> Result<Descriptor> {
+        let config = self.blob(artifact.config_type, artifact.config)?;
+        let content = self.blob(artifact.content_type, artifact.content)?;
+        let manifest = self.json(
+            MANIFEST,
+            &json!({
+                "schemaVersion": 2,
+                "mediaType": MANIFEST,
+                "config": config,
+                "layers": [content],
+                "annotations": artifact.annotations,
+            }),
+        )?;
+        self.list(&manifest, name)?;
+        Ok(manifest)
+    }
+
+    /// Copies the only artifact of the layout in `from`, and lists it in the index as `name`.
+    pub fn import(&mut self, from: &Path, name: &str) -> Result<Descriptor> {
+        let index = fs::read(from.join("index.json"))
+            .with_context(|| format!("failed to read the layout in {}", from.display()))?;
+        let index: Value = serde_json::from_slice(&index)?;
+        let [entry] = index["manifests"].as_array().map_or(&[][..], Vec::as_slice) else {
+            bail!("the layout in {} must have one artifact", from.display());
+        };
+        let manifest: Descriptor = serde_json::from_value(entry.clone())?;
+        for blob in fs::read_dir(from.join("blobs/sha256"))? {
+            let blob = blob?;
+            let target = self.folder.join("blobs/sha256").join(blob.file_name());
+            fs::copy(blob.path(), &target)
+                .with_context(|| format!("failed to copy {}", blob.path().display()))?;
+        }
+        self.list(&manifest, name)?;
         Ok(manifest)
     }
 
@@ -171,6 +255,13 @@ impl ImageLayout {
         let file = self.folder.join("index.json");
         fs::write(&file, index.to_string())
             .with_context(|| format!("failed to write {}", file.display()))
+    }
+
+    fn list(&mut self, manifest: &Descriptor, name: &str) -> Result<()> {
+        let mut entry = serde_json::to_value(manifest)?;
+        entry["annotations"] = json!({REF_NAME: name});
+        self.index.push(entry);
+        Ok(())
     }
 
     fn json(&self, media_type: &str, value: &Value) -> Result<Descriptor> {

@@ -12,4 +12,4 @@ mod layout;
 
 pub use image::{ImageConfig, Platform};
 pub use layer::{Compression, Layer, LayerWriter};
-pub use layout::{Descriptor, ImageLayout, Referrer, export};
+pub use layout::{Artifact, Descriptor, ImageLayout, REF_NAME, Referrer, export};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use data_encoding::HEXLOWER;
 use llsd_oci_layout::{
-    Compression, Descriptor, ImageConfig, ImageLayout, Platform, Referrer, export,
+    Artifact, Compression, Descriptor, ImageConfig, ImageLayout, Platform, Referrer, export,
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -178,4 +178,64 @@ fn an_exported_layout_holds_the_index_and_every_blob() {
         .unwrap()
         .count();
     assert_eq!(paths.len(), 2 + blobs);
+}
+
+#[test]
+fn an_image_index_refers_to_one_image_for_each_platform() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut layout = ImageLayout::create(folder.path(), 0).unwrap();
+    let image = |architecture: &str| {
+        let platform = Platform::of_rust(architecture);
+        let config = ImageConfig::new(platform.clone(), &["/program"]);
+        (platform, layout.image_manifest(&config, &[]).unwrap())
+    };
+    let images = [image("x86_64"), image("aarch64")];
+    let annotations = BTreeMap::from([("org.opencontainers.image.version".into(), "1.2.3".into())]);
+    let written = layout
+        .image_index("program:1.2.3", &images, &annotations)
+        .unwrap();
+    layout.finish().unwrap();
+
+    let listed = index(folder.path());
+    let [entry] = listed["manifests"].as_array().unwrap().as_slice() else {
+        panic!("{listed}");
+    };
+    assert_eq!(entry["digest"], written.digest.as_str());
+    assert_eq!(
+        entry["annotations"]["org.opencontainers.image.ref.name"],
+        "program:1.2.3"
+    );
+    let index = json(folder.path(), &written.digest);
+    let platforms: Vec<&Value> = index["manifests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|image| &image["platform"]["architecture"])
+        .collect();
+    assert_eq!(platforms, ["amd64", "arm64"]);
+}
+
+#[test]
+fn an_artifact_can_be_imported_from_another_layout() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let artifact = Artifact {
+        config_type: "application/vnd.cncf.helm.config.v1+json",
+        config: b"{}",
+        content_type: "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+        content: b"archive",
+        annotations: BTreeMap::new(),
+    };
+    let mut layout = ImageLayout::create(first.path(), 0).unwrap();
+    let written = layout.artifact("charts/program:1.2.3", &artifact).unwrap();
+    layout.finish().unwrap();
+    let mut layout = ImageLayout::create(second.path(), 0).unwrap();
+    assert_eq!(layout.import(first.path(), "other:1").unwrap(), written);
+    layout.finish().unwrap();
+
+    let manifest = json(second.path(), &written.digest);
+    let content = manifest["layers"][0]["digest"].as_str().unwrap();
+    let blob = second.path().join("blobs").join(content.replace(':', "/"));
+    assert_eq!(fs::read(blob).unwrap(), b"archive");
+    let name = &index(second.path())["manifests"][0]["annotations"];
+    assert_eq!(name["org.opencontainers.image.ref.name"], "other:1");
 }
