@@ -5,11 +5,12 @@
 //! because manifests of the same component differ in dates and annotations.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::manifest::{Descriptor, Document, Manifest, OCI_MANIFEST, TITLE_ANNOTATION};
+use crate::manifest::{Descriptor, Document, Manifest, OCI_INDEX, OCI_MANIFEST, TITLE_ANNOTATION};
 
 pub(crate) const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_LAYER: &str = "application/wasm";
@@ -37,6 +38,59 @@ impl Description {
     pub fn manifest_digest(&self, component: &[u8]) -> Result<Digest, serde_json::Error> {
         pack(component, self).map(|packed| packed.manifest_digest)
     }
+}
+
+/// Why an artifact could not be written to a directory.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The metadata cannot be encoded.
+    #[error("failed to encode the metadata of the plugin")]
+    Encode(#[from] serde_json::Error),
+    /// The file system refused.
+    #[error("failed to write {path}")]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+}
+
+/// Writes the artifact that a push of this component uploads to `folder`, as an OCI layout with one
+/// entry, and returns the digest of its manifest. `tag` is the name of the entry.
+pub fn write_layout(
+    folder: &Path,
+    tag: &str,
+    component: &[u8],
+    description: &Description,
+) -> Result<Digest, WriteError> {
+    let packed = pack(component, description)?;
+    let blobs = folder.join("blobs/sha256");
+    std::fs::create_dir_all(&blobs).map_err(|source| WriteError::File {
+        path: blobs.clone(),
+        source,
+    })?;
+    let write = |path: PathBuf, content: &[u8]| {
+        std::fs::write(&path, content).map_err(|source| WriteError::File { path, source })
+    };
+    for blob in [&packed.config[..], component, &packed.manifest] {
+        let digest = Digest::of(blob).to_string();
+        write(blobs.join(digest.trim_start_matches("sha256:")), blob)?;
+    }
+    let index = serde_json::json!({
+        "schemaVersion": 2,
+        "mediaType": OCI_INDEX,
+        "manifests": [{
+            "mediaType": OCI_MANIFEST,
+            "digest": packed.manifest_digest,
+            "size": packed.manifest.len(),
+            "annotations": { "org.opencontainers.image.ref.name": tag },
+        }],
+    });
+    write(folder.join("index.json"), index.to_string().as_bytes())?;
+    let version = br#"{"imageLayoutVersion":"1.0.0"}"#;
+    write(folder.join("oci-layout"), version)?;
+    Ok(packed.manifest_digest)
 }
 
 /// An artifact ready to be pushed.
@@ -240,6 +294,27 @@ mod tests {
             pack(b"other", &description()).unwrap().manifest_digest,
             first.manifest_digest
         );
+    }
+
+    #[test]
+    fn a_written_layout_holds_what_a_push_uploads() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = write_layout(folder.path(), "1.2.3", b"component", &description()).unwrap();
+        let packed = pack(b"component", &description()).unwrap();
+        assert_eq!(digest, packed.manifest_digest);
+        let blob = |digest: &Digest| {
+            let name = digest.to_string().replace(':', "/");
+            std::fs::read(folder.path().join("blobs").join(name)).unwrap()
+        };
+        assert_eq!(blob(&digest), packed.manifest);
+        assert_eq!(blob(&packed.layer_digest), b"component");
+        assert_eq!(blob(&Digest::of(&packed.config)), packed.config);
+        let index = std::fs::read(folder.path().join("index.json")).unwrap();
+        let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+        let entry = &index["manifests"][0];
+        assert_eq!(entry["digest"], digest.to_string());
+        let tag = &entry["annotations"]["org.opencontainers.image.ref.name"];
+        assert_eq!(tag, "1.2.3");
     }
 
     #[test]

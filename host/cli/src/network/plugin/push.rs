@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use llsd_adapter_sdk::documents::Description as About;
-use llsd_plugin::{Host, Inspection, Origin, World};
-use llsd_registry::{Description, Reference};
+use llsd_plugin::{Inspection, Origin, Plugin, World};
+use llsd_registry::{Description, Digest, Reference};
 use llsd_render::adapter::Adapter;
 
 use super::artifact;
@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Annotation of the manifest, in addition to those derived from the component; repeatable
     #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = parse_annotation)]
     annotations: Vec<(String, String)>,
+    /// Write the artifact to this directory as an OCI layout instead of pushing it
+    #[arg(long, value_name = "FOLDER")]
+    layout: Option<PathBuf>,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
     output: OutputFormat,
@@ -46,8 +49,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } = arguments;
     let host = plugin_loader::host()?;
     let bytes = files::bytes(file)?;
-    let about = match host.load(&bytes, Origin::External) {
-        Ok(plugin) => plugin.description().clone(),
+    let plugin = match host.load(&bytes, Origin::External) {
+        Ok(plugin) => plugin,
         Err(error) => {
             let error = anyhow::Error::new(error);
             output::print_error(
@@ -56,7 +59,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Rejected);
         }
     };
-    let description = describe(&host.inspect(&bytes), &about, arguments)?;
+    let description = describe(&host.inspect(&bytes), plugin.description(), arguments)?;
+    if let Some(folder) = &arguments.layout {
+        if !passes_conformance(&plugin, arguments) {
+            output::print_progress("the conformance suite failed; nothing was written");
+            return Ok(Exit::Rejected);
+        }
+        let tag = reference.tag().unwrap_or("latest");
+        let digest = llsd_registry::write_layout(folder, tag, &bytes, &description)?;
+        print(arguments, &digest, &host.inspect(&bytes).digest)?;
+        return Ok(Exit::Success);
+    }
     let client = Client::new(&arguments.registries, reference)?;
     let digest = description.manifest_digest(&bytes)?;
     let pinned = reference.at(&digest);
@@ -66,39 +79,41 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         client.block_on(registry.push_plugin(target, &bytes, &description, keyring))
     };
     let pushed = push(&pinned)?;
-    if !passes_conformance(&client, &host, &pinned, arguments)? {
+    let loaded = artifact::pull_and_load(&client, &host, &pinned, &SignatureOptions::none())?;
+    if !passes_conformance(&loaded.plugin, arguments) {
         output::print_progress(&format!(
             "{pinned} failed the conformance suite; the tag was not written"
         ));
         return Ok(Exit::Rejected);
     }
     push(reference)?;
+    print(arguments, &digest, &pushed.layer_digest.to_string())?;
+    Ok(Exit::Success)
+}
+
+/// Prints the digests of the artifact.
+fn print(arguments: &Arguments, digest: &Digest, component: &str) -> anyhow::Result<()> {
+    let reference = &arguments.reference;
     match arguments.output {
         OutputFormat::Human => output::print(&format!("{reference}@{digest}")),
         OutputFormat::Json => output::print(&serde_json::to_string_pretty(&serde_json::json!({
             "reference": reference.to_string(),
-            "pinned": pinned.to_string(),
-            "manifestDigest": pushed.manifest_digest.to_string(),
-            "componentDigest": pushed.layer_digest.to_string(),
+            "pinned": reference.at(digest).to_string(),
+            "manifestDigest": digest.to_string(),
+            "componentDigest": component,
         }))?),
     }
-    Ok(Exit::Success)
+    Ok(())
 }
 
-/// Pulls the artifact, loads it as the operator does, and runs the conformance suite on it.
-fn passes_conformance(
-    client: &Client,
-    host: &Host,
-    pinned: &Reference,
-    arguments: &Arguments,
-) -> anyhow::Result<bool> {
-    let loaded = artifact::pull_and_load(client, host, pinned, &SignatureOptions::none())?;
+/// Runs the conformance suite, and prints its report if the plugin fails.
+fn passes_conformance(plugin: &Plugin, arguments: &Arguments) -> bool {
     output::print_progress("running the conformance suite");
-    let report = llsd_conformance::run(&loaded.plugin, arguments.fixtures.as_deref());
+    let report = llsd_conformance::run(plugin, arguments.fixtures.as_deref());
     if !report.passed() {
         output::print_progress(&report.to_string());
     }
-    Ok(report.passed())
+    report.passed()
 }
 
 /// The metadata of the artifact. It depends only on the component and the options, so that pushing
