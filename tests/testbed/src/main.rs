@@ -8,7 +8,7 @@ mod playground;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use llsd_testbed::node::ServerPackages;
 use llsd_testbed::toolchain::{self, Release, Tool};
@@ -23,8 +23,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build every tool and print `name=path` for each
-    Build,
+    /// Build every tool, or those named, and print `name=path` for each
+    Build {
+        /// Names of tools
+        tools: Vec<String>,
+    },
     /// Start a control plane in the background, unless one is running, and print its variables
     Up {
         #[arg(long, value_enum, default_value = "newest")]
@@ -122,7 +125,7 @@ async fn main() -> ExitCode {
 
 async fn run_task(task: Task) -> Result<ExitCode> {
     match task {
-        Task::Build => build(),
+        Task::Build { tools } => build(&tools),
         Task::Up { release } => up(release).await,
         Task::Down => down(),
         Task::Env => env().await,
@@ -142,9 +145,17 @@ async fn run_task(task: Task) -> Result<ExitCode> {
     }
 }
 
-fn build() -> Result<ExitCode> {
-    let binaries = toolchain::ensure_built(&toolchain::cache_dir()?, &Tool::ALL)?;
-    for (tool, path) in Tool::ALL.into_iter().zip(binaries) {
+fn build(names: &[String]) -> Result<ExitCode> {
+    let unknown = names
+        .iter()
+        .find(|name| !Tool::ALL.iter().any(|tool| tool.name() == *name));
+    if let Some(name) = unknown {
+        bail!("no tool is called \"{name}\"");
+    }
+    let is_wanted = |tool: &Tool| names.is_empty() || names.iter().any(|name| tool.name() == name);
+    let tools: Vec<Tool> = Tool::ALL.into_iter().filter(is_wanted).collect();
+    let binaries = toolchain::ensure_built(&toolchain::cache_dir()?, &tools)?;
+    for (tool, path) in tools.into_iter().zip(binaries) {
         let suffix = if tool == Tool::KubeApiserver(Release::Oldest) {
             "-oldest"
         } else {

@@ -47,11 +47,12 @@ pub enum Tool {
     Crane,
     Helm,
     Health,
+    Actionlint,
 }
 
 impl Tool {
     /// Every tool. The order lets builds share the most compiled packages.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::KubeApiserver(Release::Newest),
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -66,6 +67,7 @@ impl Tool {
         Self::Helm,
         Self::Health,
         Self::Coredns,
+        Self::Actionlint,
     ];
 
     /// The tools that a node needs in addition to its control plane.
@@ -112,6 +114,7 @@ impl Tool {
             Self::Crane => "crane",
             Self::Helm => "helm",
             Self::Health => "health",
+            Self::Actionlint => "actionlint",
         }
     }
 
@@ -124,6 +127,7 @@ impl Tool {
             Self::Registry | Self::Crane => "registry",
             Self::Helm => "helm",
             Self::Health => "health",
+            Self::Actionlint => "actionlint",
             _ => "kubernetes",
         }
     }
@@ -143,6 +147,7 @@ impl Tool {
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
             Self::Health => "llsd.io/testbed/health",
+            Self::Actionlint => "github.com/rhysd/actionlint/cmd/actionlint",
         }
     }
 
@@ -156,6 +161,7 @@ impl Tool {
             Self::Crane => "github.com/google/go-containerregistry",
             Self::Helm => "helm.sh/helm/v4",
             Self::Health => "github.com/fluxcd/cli-utils",
+            Self::Actionlint => "github.com/rhysd/actionlint",
             _ => "k8s.io/kubernetes",
         }
     }
