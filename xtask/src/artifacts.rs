@@ -1,9 +1,11 @@
 //! Runs `xtask-artifacts`, the program for tasks that create files.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::shell;
+use crate::{shell, static_binary};
 
 /// The built program.
 pub struct Artifacts(());
@@ -34,6 +36,44 @@ impl Artifacts {
     pub fn plugins(&self) -> anyhow::Result<PathBuf> {
         shell::step("build the plugins", command().arg("plugins"))?;
         Ok(shell::root().join("target/plugins"))
+    }
+
+    /// Builds every plugin as the ones inside a static binary are built, and returns the directory.
+    pub fn release_plugins(&self) -> anyhow::Result<PathBuf> {
+        // Where the build script of the static binary builds them, too.
+        let folder = shell::target().join(static_binary::THIS_MACHINE);
+        let plugins = folder.join("plugins");
+        let mut build = command();
+        build.arg("plugins").arg("--output").arg(&plugins);
+        build.arg("--build-folder").arg(folder.join("guests"));
+        static_binary::set_guest_flags(&mut build)?;
+        shell::step("build the plugins", &mut build)?;
+        Ok(plugins)
+    }
+
+    /// Makes a release with `binaries`, each with its target.
+    pub fn release(
+        &self,
+        binaries: &[(String, PathBuf)],
+        arguments: &BTreeMap<&str, PathBuf>,
+    ) -> anyhow::Result<()> {
+        let mut release = command();
+        release.arg("release").args(
+            arguments
+                .iter()
+                .flat_map(|(option, value)| [OsStr::new(option), value.as_os_str()]),
+        );
+        for (target, file) in binaries {
+            let mut value = OsString::from(format!("{target}="));
+            value.push(file);
+            release.arg("--binary").arg(value);
+        }
+        shell::step("release", &mut release)
+    }
+
+    /// Checks the licences, versions and sources of all dependencies.
+    pub fn deny(&self) -> anyhow::Result<()> {
+        shell::step("dependencies against deny.toml", command().arg("deny"))
     }
 
     /// Writes the generated files. With `check`, fails if one of them is out of date.

@@ -44,13 +44,22 @@ impl<'a> Testbed<'a> {
 
     /// Builds every program that is not in the cache. Progress is printed to stderr.
     pub fn ensure_control_plane(&self) -> anyhow::Result<ControlPlaneBinaries> {
+        self.ensure_tools(&[])
+    }
+
+    /// Builds those of `tools` that are not in the cache, or of all tools if none is named.
+    pub fn ensure_tools(&self, tools: &[&str]) -> anyhow::Result<ControlPlaneBinaries> {
         let output = self
             .command(["build"])
+            .args(tools)
             .stderr(Stdio::inherit())
             .output()
             .context("failed to start the testbed")?;
         if !output.status.success() {
-            bail!("failed to build the control plane ({})", output.status);
+            bail!(
+                "failed to build the programs of the testbed ({})",
+                output.status
+            );
         }
         let lines = String::from_utf8(output.stdout).context("testbed printed invalid UTF-8")?;
         let path_of = |line: &str| {

@@ -6,11 +6,14 @@ mod boundaries;
 mod control_plane;
 mod coverage;
 mod demo;
+mod elf;
 mod fuzz;
 mod image;
 mod node;
 mod oracle;
 mod prerequisites;
+mod release;
+mod static_binary;
 mod test;
 mod tools;
 mod up;
@@ -84,12 +87,20 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
     },
+    /// Build a static llsd binary for release, and print its path
+    StaticBinary {
+        /// The Rust target; that of this machine if it is left out
+        #[arg(long, value_parser = static_binary::TARGETS, default_value = static_binary::THIS_MACHINE)]
+        target: String,
+    },
     /// Write the operator's container image as an OCI layout to target/image; needs no container engine
     Image {
         /// Use this static llsd binary instead of building one
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
     },
+    /// Make a release in target/dist: images, chart, plugins, archives, manifests, SBOMs, checksums
+    Release(release::Options),
     /// Install the real server packages, and test the validator with them
     Oracle,
     /// Write the generated files
@@ -114,7 +125,9 @@ impl Task {
             Self::ControlPlane { .. } => "control-plane",
             Self::Node { .. } => "node",
             Self::Package { .. } => "package",
+            Self::StaticBinary { .. } => "static-binary",
             Self::Image { .. } => "image",
+            Self::Release(_) => "release",
             Self::Oracle => "oracle",
             Self::Generate { .. } => "generate",
         }
@@ -155,12 +168,21 @@ impl Task {
                 are_packages_optional: false,
                 ..runs_node
             },
-            Self::Image { binary: None } => Needs {
-                rust_target: Some(image::TARGET),
-                packages: prerequisites::MUSL,
+            Self::StaticBinary { .. } | Self::Image { binary: None } => Needs {
+                rust_targets: &static_binary::TARGETS,
+                python: true,
+                cache_gib: 1,
                 ..builds_adapters
             },
             Self::Image { binary: Some(_) } => builds_adapters,
+            Self::Release(_) => Needs {
+                rust_targets: &static_binary::TARGETS,
+                python: true,
+                go: true,
+                target_gib: 9,
+                cache_gib: 4,
+                ..builds_adapters
+            },
             Self::Bench { what: None } | Self::Fuzz { .. } => builds_adapters,
             Self::Bench { what: Some(_) } => runs_control_plane,
             Self::Coverage => Needs {
@@ -278,7 +300,12 @@ fn run(
             };
             artifacts::build()?.package(&binary)
         }
+        Task::StaticBinary { target } => {
+            println!("{}", static_binary::build(target)?.display());
+            Ok(())
+        }
         Task::Image { binary } => image::run(binary.as_deref()),
+        Task::Release(options) => release::run(options),
         Task::Oracle => oracle::selftest(&oracle::ensure_oracle(&shell::cache()?)?),
         Task::Generate { check } => {
             shell::build_llsd()?;

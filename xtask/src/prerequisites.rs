@@ -15,7 +15,7 @@ use llsd_wasm_target::{TARGET, Toolchain};
 
 use crate::shell;
 
-pub use packages::{MUSL, NODE, Package};
+pub use packages::{NODE, Package};
 pub use python::find as find_python;
 
 /// The prerequisites of a task.
@@ -23,8 +23,8 @@ pub use python::find as find_python;
 pub struct Needs {
     /// The Rust target that adapters are compiled for.
     pub wasm_target: bool,
-    /// Another Rust target.
-    pub rust_target: Option<&'static str>,
+    /// Other Rust targets.
+    pub rust_targets: &'static [&'static str],
     /// Components of the Rust toolchain.
     pub components: &'static [Component],
     /// Go, for the programs of the control plane and the registry.
@@ -137,11 +137,11 @@ pub fn ensure(task: &str, needs: &Needs) -> anyhow::Result<()> {
 fn rust(needs: &Needs) -> Vec<Missing> {
     let Needs {
         wasm_target,
-        rust_target,
+        rust_targets,
         components,
         ..
     } = *needs;
-    if !wasm_target && rust_target.is_none() && components.is_empty() {
+    if !wasm_target && rust_targets.is_empty() && components.is_empty() {
         return Vec::new();
     }
     let toolchain = match Toolchain::of(&Toolchain::rustc(), &shell::root()) {
@@ -158,7 +158,7 @@ fn rust(needs: &Needs) -> Vec<Missing> {
             Missing::new(what, error.fix()),
         ));
     }
-    if let Some(target) = rust_target.filter(|target| !has_target(target)) {
+    for target in rust_targets.iter().filter(|target| !has_target(target)) {
         let what = format!("the Rust target {target} is not installed");
         let fix = format!("run `rustup target add {target}`");
         missing.extend(install(

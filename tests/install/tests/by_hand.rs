@@ -11,7 +11,7 @@ use llsd_install::{Environment, blocks_of, checkout, pages, program, sources};
 use serde_json::Value;
 
 /// The blocks by page and start of their first command, and the reason why no test runs them.
-const BY_HAND: [(&str, &str, &str); 14] = [
+const BY_HAND: [(&str, &str, &str); 20] = [
     ("README.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo test -p llsd-render", TESTS),
@@ -27,6 +27,12 @@ const BY_HAND: [(&str, &str, &str); 14] = [
         "cargo xtask image",
         "builds for release, and copies the image to a registry of the reader",
     ),
+    ("releases.md", "sha256sum --check", RELEASE),
+    ("releases.md", "helm install", RELEASE),
+    ("releases.md", "cosign verify", RELEASE),
+    ("releases.md", "git checkout", RELEASE),
+    ("releases.md", "cargo xtask release --tag", RELEASE),
+    ("releases.md", "cargo xtask release --verify", RELEASE),
     (
         "operations.md",
         "llsd undo",
@@ -45,6 +51,7 @@ const BY_HAND: [(&str, &str, &str); 14] = [
 ];
 const DEMO: &str =
     "runs the whole test suite; a test below runs the demo, and the testbed's tests run `up`";
+const RELEASE: &str = "needs a release; the tests of xtask-artifacts make, push and verify one";
 const TESTS: &str =
     "runs the tests themselves, which would be built again with the features of one package";
 
@@ -174,7 +181,12 @@ impl Workspace {
             }
             ["llsd", command, ..] => is_command(command),
             // Programs of others, which are not part of this repository.
-            ["oras" | "cosign", ..] | ["export" | "cd", ..] => Ok(()),
+            [
+                "oras" | "cosign" | "helm" | "kubectl" | "sha256sum" | "tar",
+                ..,
+            ]
+            | ["git", "checkout", ..]
+            | ["export" | "cd" | "install", ..] => Ok(()),
             _ => Err(format!(
                 "{words:?}: unknown command; extend Workspace::check"
             )),

@@ -3,8 +3,8 @@
 //! In: a static `llsd`. Out: an OCI layout in `target/image`. The same commit gives the same digest: the
 //! certificates come from a pinned crate, and times are the time of the commit.
 
-mod provenance;
-mod source;
+pub mod provenance;
+pub mod source;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,20 +12,21 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use data_encoding::BASE64;
 use llsd_oci_layout::{
-    Compression, Descriptor, ImageConfig, ImageLayout, LayerWriter, Platform, Referrer,
+    Compression, Descriptor, ImageConfig, ImageLayout, Layer, LayerWriter, Platform, Referrer,
 };
 
 use xtask::shell;
 
 use crate::package::sbom;
-use provenance::Provenance;
+use provenance::{Provenance, Subject};
 use source::Source;
 
 /// The repository that the manifests refer to.
-const REPOSITORY: &str = "ghcr.io/llsd-project/llsd";
+pub const REPOSITORY: &str = "ghcr.io/llsd-project/llsd";
 /// Not root, and not a name: the kubelet cannot tell that a name is not root.
 const USER: &str = "65532:65532";
-const SBOM: &str = "application/vnd.cyclonedx+json";
+/// The type of an SBOM in CycloneDX.
+pub const SBOM: &str = "application/vnd.cyclonedx+json";
 
 /// Writes the image of `binary`, which was built for the Rust target `target`, to `folder`.
 pub fn run(binary: &Path, target: &str, folder: &Path) -> anyhow::Result<()> {
@@ -34,69 +35,101 @@ pub fn run(binary: &Path, target: &str, folder: &Path) -> anyhow::Result<()> {
         "the binary {} was not found; build it, or leave out --binary",
         binary.display()
     );
-    let program = std::fs::read(binary)?;
     let metadata = sbom::metadata()?;
-    let version = sbom::version(&metadata)?;
-    let source = Source::of_checkout()?;
-    let image = write(
-        folder,
-        &program,
+    let image = OperatorImage {
+        program: &std::fs::read(binary)?,
         target,
-        &version,
-        &source,
-        &sbom::cyclonedx(&metadata)?,
-    )?;
+        version: &sbom::version(&metadata)?,
+        source: &Source::of_checkout()?,
+        sbom: &sbom::cyclonedx(&metadata, sbom::LLSD)?,
+        repository: REPOSITORY,
+    };
+    let name = format!("{REPOSITORY}:{}", image.version);
+    let mut layout = ImageLayout::create(folder, image.source.time)?;
+    let (config, layer) = image.content(&layout)?;
+    let written = layout.image(&name, &config, &[layer])?;
+    image.add_documents(&mut layout, &written)?;
+    layout.finish()?;
     let size: u64 = std::fs::read_dir(folder.join("blobs/sha256"))?
         .map(|blob| Ok(blob?.metadata()?.len()))
         .sum::<anyhow::Result<u64>>()?;
-    println!("{REPOSITORY}:{version}@{}", image.digest);
+    println!("{name}@{}", written.digest);
     eprintln!("    {}, {:.1} MB", folder.display(), size as f64 / 1e6);
     Ok(())
 }
 
-fn write(
-    folder: &Path,
-    program: &[u8],
-    target: &str,
-    version: &str,
+/// The operator's image for one platform.
+pub struct OperatorImage<'a> {
+    /// The static `llsd`.
+    pub program: &'a [u8],
+    /// The Rust target of the program.
+    pub target: &'a str,
+    /// The version of `llsd`.
+    pub version: &'a str,
+    /// The commit.
+    pub source: &'a Source,
+    /// The SBOM of the program.
+    pub sbom: &'a str,
+    /// The repository that the image is published to.
+    pub repository: &'a str,
+}
+
+impl OperatorImage<'_> {
+    /// The platform of the program.
+    pub fn platform(&self) -> Platform {
+        Platform::of_rust(self.target.split('-').next().unwrap_or_default())
+    }
+
+    /// Writes the layer, and returns it with the configuration.
+    pub fn content(&self, layout: &ImageLayout) -> anyhow::Result<(ImageConfig, Layer)> {
+        let layer = layout.layer(Compression::Gzip, |layer| write_files(layer, self.program))?;
+        let mut config = ImageConfig::new(self.platform(), &["/llsd"]);
+        config.user = USER.to_owned();
+        config.labels = labels(self.version, self.source);
+        config.created = Some(self.source.created());
+        Ok((config, layer))
+    }
+
+    /// Writes the SBOM and the provenance of `image`, as referrers.
+    pub fn add_documents(
+        &self,
+        layout: &mut ImageLayout,
+        image: &Descriptor,
+    ) -> anyhow::Result<()> {
+        let provenance = Provenance {
+            task: "cargo xtask image",
+            target: Some(self.target),
+            source: self.source,
+        };
+        let subject = Subject::new(self.repository, &image.digest);
+        let statement = provenance.statement(&[subject])?;
+        add_referrer(layout, image, SBOM, self.sbom, self.source)?;
+        add_referrer(
+            layout,
+            image,
+            provenance::MEDIA_TYPE,
+            &statement,
+            self.source,
+        )
+    }
+}
+
+/// Writes a document about `subject` as a referrer.
+pub fn add_referrer(
+    layout: &mut ImageLayout,
+    subject: &Descriptor,
+    media_type: &str,
+    content: &str,
     source: &Source,
-    sbom: &str,
-) -> anyhow::Result<Descriptor> {
-    let mut layout = ImageLayout::create(folder, source.time)?;
-    let layer = layout.layer(Compression::Gzip, |layer| write_files(layer, program))?;
-    let architecture = target.split('-').next().unwrap_or_default();
-    let mut config = ImageConfig::new(Platform::of_rust(architecture), &["/llsd"]);
-    config.user = USER.to_owned();
-    config.labels = labels(version, source);
-    config.created = Some(source.created());
-    let image = layout.image(&format!("{REPOSITORY}:{version}"), &config, &[layer])?;
-    let annotations = BTreeMap::from([(
-        "org.opencontainers.image.created".to_owned(),
-        source.created(),
-    )]);
-    layout.referrer(
-        &image,
-        &Referrer {
-            media_type: SBOM,
-            content: sbom.as_bytes(),
-            annotations: annotations.clone(),
-        },
-    )?;
-    let provenance = Provenance {
-        repository: REPOSITORY,
-        target,
-        source,
+) -> anyhow::Result<()> {
+    let created = ("org.opencontainers.image.created", source.created());
+    let referrer = Referrer {
+        media_type,
+        content: content.as_bytes(),
+        annotations: BTreeMap::from([(created.0.to_owned(), created.1)]),
     };
-    layout.referrer(
-        &image,
-        &Referrer {
-            media_type: provenance::MEDIA_TYPE,
-            content: provenance.statement(&image)?.to_string().as_bytes(),
-            annotations,
-        },
-    )?;
-    layout.finish()?;
-    Ok(image)
+    layout.referrer(subject, &referrer)?;
+    Ok(())
 }
 
 /// The three files of the image.
@@ -127,7 +160,8 @@ fn certificates() -> String {
     pem
 }
 
-fn labels(version: &str, source: &Source) -> BTreeMap<String, String> {
+/// The labels of an image, which are also the annotations of its manifest.
+pub fn labels(version: &str, source: &Source) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
         ("title", "llsd".to_owned()),
         (

@@ -4,10 +4,12 @@
 //! its dependencies take longer to compile than xtask.
 
 mod chart;
+mod deny;
 mod generate;
 mod image;
 mod package;
 mod plugins;
+mod release;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,8 +25,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build every plugin to target/plugins/<name>.wasm
-    Plugins,
+    /// Build every plugin to <name>.wasm
+    Plugins {
+        /// The folder to write to; target/plugins if it is left out
+        #[arg(long, value_name = "FOLDER", requires = "build_folder")]
+        output: Option<PathBuf>,
+        /// The folder that cargo builds in
+        #[arg(long, value_name = "FOLDER", requires = "output")]
+        build_folder: Option<PathBuf>,
+    },
+    /// Make a release from static binaries
+    Release(release::Options),
+    /// Check licences, sources and duplicates of all dependencies
+    Deny,
     /// Create the release archive in target/package
     Package {
         /// The llsd binary to pack
@@ -54,7 +67,13 @@ enum Task {
 fn main() -> ExitCode {
     xtask::report::install_panic_message();
     xtask::report::exit_code(match Arguments::parse().task {
-        Task::Plugins => plugins::build_all().map(|_| ()),
+        Task::Plugins {
+            output: Some(output),
+            build_folder: Some(build_folder),
+        } => plugins::build_to(&output, &build_folder),
+        Task::Plugins { .. } => plugins::build_all().map(|_| ()),
+        Task::Release(options) => release::run(&options),
+        Task::Deny => deny::run(),
         Task::Package { binary } => package::run(&binary),
         Task::Image {
             binary,

@@ -3,7 +3,7 @@
 //! The same commit gives the same archive: entries are sorted, and have no time, owner or mode of the
 //! machine that created them.
 
-mod archive;
+pub(crate) mod archive;
 pub(crate) mod sbom;
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use xtask::shell;
 
 use crate::plugins;
+use crate::release::licenses;
 use archive::Entry;
 
 /// Shells with completions in the archive, by the argument of `llsd completions`, and their files.
@@ -50,13 +51,16 @@ pub fn run(binary: &Path) -> anyhow::Result<()> {
     let metadata = sbom::metadata()?;
     let version = sbom::version(&metadata)?;
     let name = format!("llsd-{version}-{}", target_triple()?);
-    let sbom = sbom::cyclonedx(&metadata)?;
+    let sbom = sbom::cyclonedx(&metadata, sbom::LLSD)?;
 
-    let entries = entries(binary, &plugins, &sbom)?;
-    let entries: BTreeMap<String, Entry> = entries
-        .into_iter()
-        .map(|(path, entry)| (format!("{name}/{path}"), entry))
-        .collect();
+    let contents = Contents {
+        binary,
+        runnable: binary,
+        components: &plugins,
+        sbom: &sbom,
+        licenses: &licenses::text(&metadata)?,
+    };
+    let entries = archive::below(&name, contents.entries()?);
     let folder = shell::root().join("target/package");
     std::fs::create_dir_all(&folder)?;
     let mut sums = String::new();
@@ -72,45 +76,70 @@ pub fn run(binary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The entries of the archive, by path in its top directory.
-fn entries(
-    binary: &Path,
-    components: &Path,
-    sbom: &str,
-) -> anyhow::Result<BTreeMap<String, Entry>> {
-    let mut entries = BTreeMap::from([
-        (
-            "bin/llsd".to_owned(),
-            Entry::executable(std::fs::read(binary)?),
-        ),
-        // kubectl runs programs on PATH with this prefix as plugins.
-        ("bin/kubectl-llsd".to_owned(), Entry::Link("llsd".into())),
-        ("llsd.cdx.json".to_owned(), Entry::file(sbom.as_bytes())),
-    ]);
-    for (shell, file) in COMPLETIONS {
-        let text = output(Command::new(binary).args(["completions", shell]))?;
-        entries.insert(format!("completions/{file}"), Entry::file(&text));
-    }
-    let pages = tempfile::tempdir()?;
-    output(Command::new(binary).arg("man").arg(pages.path()))?;
-    add_folder(&mut entries, pages.path(), "man")?;
-    for name in plugins::names()? {
-        let file = format!("{name}.wasm");
-        let component = std::fs::read(components.join(&file))?;
-        entries.insert(format!("plugins/{file}"), Entry::file(&component));
-    }
-    for path in COPIES {
-        let source = shell::root().join(path);
-        if source.is_dir() {
-            add_folder(&mut entries, &source, path)?;
-        } else {
-            entries.insert(path.to_owned(), Entry::file(&std::fs::read(source)?));
-        }
-    }
-    Ok(entries)
+/// What an archive of the command line contains.
+pub(crate) struct Contents<'a> {
+    /// The `llsd` to pack.
+    pub(crate) binary: &'a Path,
+    /// An `llsd` of the same sources that this machine can run.
+    pub(crate) runnable: &'a Path,
+    /// The folder of the components.
+    pub(crate) components: &'a Path,
+    /// The SBOM of the binary.
+    pub(crate) sbom: &'a str,
+    /// The licences of what is linked into the binary.
+    pub(crate) licenses: &'a str,
 }
 
-fn add_folder(
+impl Contents<'_> {
+    /// The entries of the archive, by path in its top directory.
+    pub(crate) fn entries(&self) -> anyhow::Result<BTreeMap<String, Entry>> {
+        let Self {
+            binary,
+            runnable,
+            components,
+            sbom,
+            licenses,
+        } = *self;
+        let mut entries = BTreeMap::from([
+            (
+                "bin/llsd".to_owned(),
+                Entry::executable(std::fs::read(binary)?),
+            ),
+            // kubectl runs programs on PATH with this prefix as plugins.
+            ("bin/kubectl-llsd".to_owned(), Entry::Link("llsd".into())),
+            ("llsd.cdx.json".to_owned(), Entry::file(sbom.as_bytes())),
+            (
+                "THIRD-PARTY-LICENSES.txt".to_owned(),
+                Entry::file(licenses.as_bytes()),
+            ),
+        ]);
+        for (shell, file) in COMPLETIONS {
+            let text = output(Command::new(runnable).args(["completions", shell]))?;
+            entries.insert(format!("completions/{file}"), Entry::file(&text));
+        }
+        let pages = tempfile::tempdir()?;
+        output(Command::new(runnable).arg("man").arg(pages.path()))?;
+        add_folder(&mut entries, pages.path(), "man")?;
+        for plugin in plugins::all()? {
+            let file = format!("{}.wasm", plugin.name);
+            let component = std::fs::read(components.join(&file))
+                .with_context(|| format!("failed to read the component {file}"))?;
+            entries.insert(format!("plugins/{file}"), Entry::file(&component));
+        }
+        for path in COPIES {
+            let source = shell::root().join(path);
+            if source.is_dir() {
+                add_folder(&mut entries, &source, path)?;
+            } else {
+                entries.insert(path.to_owned(), Entry::file(&std::fs::read(source)?));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// Adds all files below `folder`, with `prefix` instead of its path.
+pub(crate) fn add_folder(
     entries: &mut BTreeMap<String, Entry>,
     folder: &Path,
     prefix: &str,
@@ -128,7 +157,8 @@ fn add_folder(
     Ok(())
 }
 
-fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+/// Runs a command that must succeed, and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command
         .output()
         .with_context(|| format!("failed to start {command:?}"))?;

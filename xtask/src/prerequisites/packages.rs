@@ -1,4 +1,4 @@
-//! Installs packages of the distribution that a real node or a static binary needs.
+//! Installs packages of the distribution that a real node needs.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,9 +28,6 @@ pub const NODE: &[Package] = &[
     package("iproute2", &["ip"]),
     package("busybox-static", &["busybox"]),
 ];
-
-/// What a static binary needs: the C compiler for musl.
-pub const MUSL: &[Package] = &[package("musl-tools", &["musl-gcc"])];
 
 const fn package(name: &'static str, files: &'static [&'static str]) -> Package {
     Package { name, files }

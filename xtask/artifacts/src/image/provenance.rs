@@ -1,10 +1,9 @@
-//! Provenance: how an image was built, as an in-toto statement with the SLSA predicate.
+//! Provenance: how artifacts were built, as an in-toto statement with the SLSA predicate.
 //!
-//! It is not signed. Whoever publishes the image signs it, for example with cosign.
+//! It is not signed. Whoever publishes the artifacts signs them, for example with cosign.
 
 use anyhow::Context;
 use data_encoding::HEXLOWER;
-use llsd_oci_layout::Descriptor;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -15,25 +14,35 @@ use super::source::{Source, URL};
 /// The type of an in-toto statement.
 pub const MEDIA_TYPE: &str = "application/vnd.in-toto+json";
 
-/// What the statement says.
+/// An artifact that a statement is about.
+pub struct Subject(Value);
+
+impl Subject {
+    /// The artifact `name` with a digest such as `sha256:…`.
+    pub fn new(name: &str, digest: &str) -> Self {
+        let digest = digest.trim_start_matches("sha256:");
+        Self(json!({"name": name, "digest": {"sha256": digest}}))
+    }
+}
+
+/// What a statement says about its subjects.
 pub struct Provenance<'a> {
-    /// The repository of the image.
-    pub repository: &'a str,
-    /// The Rust target of the binary.
-    pub target: &'a str,
+    /// The command that built them.
+    pub task: &'a str,
+    /// The Rust target of a binary.
+    pub target: Option<&'a str>,
     /// The commit.
     pub source: &'a Source,
 }
 
 impl Provenance<'_> {
-    /// The statement about `image`.
-    pub fn statement(&self, image: &Descriptor) -> anyhow::Result<Value> {
+    /// The statement about `subjects`, as JSON.
+    pub fn statement(&self, subjects: &[Subject]) -> anyhow::Result<String> {
         let Self {
-            repository,
+            task,
             target,
             source,
         } = self;
-        let digest = image.digest.trim_start_matches("sha256:");
         let mut dependencies = vec![
             file_digest("Cargo.lock")?,
             file_digest("rust-toolchain.toml")?,
@@ -44,19 +53,25 @@ impl Provenance<'_> {
                 "digest": {"gitCommit": revision},
             }));
         }
+        let mut parameters = json!({"task": task});
+        if let Some(target) = target {
+            parameters["target"] = json!(target);
+        }
+        let subjects: Vec<&Value> = subjects.iter().map(|subject| &subject.0).collect();
         Ok(json!({
             "_type": "https://in-toto.io/Statement/v1",
-            "subject": [{"name": repository, "digest": {"sha256": digest}}],
+            "subject": subjects,
             "predicateType": "https://slsa.dev/provenance/v1",
             "predicate": {
                 "buildDefinition": {
-                    "buildType": format!("{URL}/blob/main/docs/operations.md#publish-the-image"),
-                    "externalParameters": {"task": "cargo xtask image", "target": target},
+                    "buildType": format!("{URL}/blob/main/docs/releases.md"),
+                    "externalParameters": parameters,
                     "resolvedDependencies": dependencies,
                 },
                 "runDetails": {"builder": {"id": format!("{URL}/blob/main/xtask")}},
             },
-        }))
+        })
+        .to_string())
     }
 }
 

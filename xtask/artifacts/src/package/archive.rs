@@ -37,6 +37,12 @@ impl Entry {
     }
 }
 
+/// The entries below a top directory.
+pub fn below(name: &str, entries: BTreeMap<String, Entry>) -> BTreeMap<String, Entry> {
+    let place = |(path, entry)| (format!("{name}/{path}"), entry);
+    entries.into_iter().map(place).collect()
+}
+
 /// Writes an archive with the entries, sorted by path.
 pub fn write(entries: &BTreeMap<String, Entry>) -> anyhow::Result<Vec<u8>> {
     // A gzip header without file name and time.

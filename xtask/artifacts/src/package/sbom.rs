@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use xtask::shell;
 
-/// The crate whose binary is shipped.
-const SHIPPED: &str = "llsd";
+/// The package of the binary `llsd`.
+pub const LLSD: &str = "llsd";
 /// The newest version of the specification that `cyclonedx-bom` can write.
 const SPEC_VERSION: SpecVersion = SpecVersion::V1_5;
 
@@ -36,39 +36,70 @@ pub fn metadata() -> anyhow::Result<Value> {
 
 /// The version of the shipped crate.
 pub fn version(metadata: &Value) -> anyhow::Result<String> {
-    let package = packages(metadata).find(|package| package["name"] == SHIPPED);
+    let package = packages(metadata).find(|package| package["name"] == LLSD);
     let version = package.and_then(|package| package["version"].as_str());
     Ok(version
         .context("the workspace has no package llsd")?
         .to_owned())
 }
 
-/// The SBOM as JSON. Build and dev dependencies are left out; dependencies of other platforms are
-/// included.
-pub fn cyclonedx(metadata: &Value) -> anyhow::Result<String> {
-    let by_id: BTreeMap<&str, &Value> = packages(metadata)
-        .filter_map(|package| Some((package["id"].as_str()?, package)))
-        .collect();
-    let nodes = metadata["resolve"]["nodes"]
-        .as_array()
-        .context("cargo metadata returned no dependency graph")?;
-    let depends_on: BTreeMap<&str, Vec<&str>> = nodes
-        .iter()
-        .filter_map(|node| Some((node["id"].as_str()?, normal_dependencies(node))))
-        .collect();
-    let root = by_id
-        .iter()
-        .find(|(_, package)| package["name"] == SHIPPED)
-        .map(|(id, _)| *id)
-        .context("the workspace has no package llsd")?;
+/// A package and everything that is linked into it.
+pub struct Linked<'a> {
+    root: &'a str,
+    by_id: BTreeMap<&'a str, &'a Value>,
+    depends_on: BTreeMap<&'a str, Vec<&'a str>>,
+    reached: BTreeSet<&'a str>,
+}
 
-    let mut reached = BTreeSet::new();
-    let mut queue = vec![root];
-    while let Some(id) = queue.pop() {
-        if reached.insert(id) {
-            queue.extend(depends_on.get(id).into_iter().flatten());
+impl<'a> Linked<'a> {
+    /// The package `name` of the workspace. Build and dev dependencies are left out; dependencies of
+    /// other platforms are included.
+    pub fn of(metadata: &'a Value, name: &str) -> anyhow::Result<Self> {
+        let by_id: BTreeMap<&str, &Value> = packages(metadata)
+            .filter_map(|package| Some((package["id"].as_str()?, package)))
+            .collect();
+        let nodes = metadata["resolve"]["nodes"]
+            .as_array()
+            .context("cargo metadata returned no dependency graph")?;
+        let depends_on: BTreeMap<&str, Vec<&str>> = nodes
+            .iter()
+            .filter_map(|node| Some((node["id"].as_str()?, normal_dependencies(node))))
+            .collect();
+        let root = by_id
+            .iter()
+            .find(|(_, package)| package["name"] == name && package["source"].is_null())
+            .map(|(id, _)| *id)
+            .with_context(|| format!("the workspace has no package {name}"))?;
+        let mut reached = BTreeSet::new();
+        let mut queue = vec![root];
+        while let Some(id) = queue.pop() {
+            if reached.insert(id) {
+                queue.extend(depends_on.get(id).into_iter().flatten());
+            }
         }
+        Ok(Self {
+            root,
+            by_id,
+            depends_on,
+            reached,
+        })
     }
+
+    /// The packages of other projects, as `cargo metadata` describes them.
+    pub fn third_party(&self) -> impl Iterator<Item = &'a Value> {
+        let packages = self.reached.iter().map(|id| self.by_id[id]);
+        packages.filter(|package| !package["source"].is_null())
+    }
+}
+
+/// The SBOM of the package `name` as JSON.
+pub fn cyclonedx(metadata: &Value, name: &str) -> anyhow::Result<String> {
+    let Linked {
+        root,
+        by_id,
+        depends_on,
+        reached,
+    } = Linked::of(metadata, name)?;
     let mut components = BTreeMap::new();
     let mut dependencies = BTreeMap::new();
     for id in reached {
@@ -183,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_sbom_lists_the_crates_of_the_binary_only() {
-        let sbom: Value = serde_json::from_str(&cyclonedx(&sample()).unwrap()).unwrap();
+        let sbom: Value = serde_json::from_str(&cyclonedx(&sample(), LLSD).unwrap()).unwrap();
         let components = sbom["components"].as_array().unwrap();
         let names: Vec<&str> = components
             .iter()
@@ -206,8 +237,8 @@ mod tests {
 
     #[test]
     fn the_sbom_is_reproducible() {
-        let json = cyclonedx(&sample()).unwrap();
-        assert_eq!(json, cyclonedx(&sample()).unwrap());
+        let json = cyclonedx(&sample(), LLSD).unwrap();
+        assert_eq!(json, cyclonedx(&sample(), LLSD).unwrap());
         let sbom: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(sbom.get("serialNumber"), None);
         assert_eq!(sbom["metadata"].get("timestamp"), None);
@@ -215,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_sbom_of_this_workspace_is_valid_and_independent_of_its_directory() {
-        let json = cyclonedx(&metadata().unwrap()).unwrap();
+        let json = cyclonedx(&metadata().unwrap(), LLSD).unwrap();
         assert!(json.contains("pkg:cargo/wasmtime@"));
         assert!(!json.contains("pkg:cargo/tempfile@"), "a dev dependency");
         let root = shell::root().canonicalize().unwrap();

@@ -1,0 +1,91 @@
+//! The Helm chart as an OCI artifact, as `helm push` writes it.
+//!
+//! `helm package` is not used, because its archives contain the time.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use llsd_oci_layout::{Artifact, Descriptor, ImageLayout};
+use serde_json::Value;
+
+use xtask::shell;
+
+use super::{annotations, read};
+use crate::image::REPOSITORY;
+use crate::image::source::Source;
+use crate::package::add_folder;
+use crate::package::archive::{self, Entry};
+
+const FOLDER: &str = "deploy/helm/llsd";
+const CONFIG_TYPE: &str = "application/vnd.cncf.helm.config.v1+json";
+const CONTENT_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+
+/// The archive of the chart, whose image is in `repository`.
+pub fn archive(repository: &str) -> anyhow::Result<Vec<u8>> {
+    let mut entries = BTreeMap::new();
+    add_folder(&mut entries, &shell::root().join(FOLDER), "llsd")?;
+    entries.insert(
+        "llsd/LICENSE".to_owned(),
+        Entry::file(read("LICENSE")?.as_bytes()),
+    );
+    let values = with_repository(&read(format!("{FOLDER}/values.yaml"))?, repository)?;
+    entries.insert(
+        "llsd/values.yaml".to_owned(),
+        Entry::file(values.as_bytes()),
+    );
+    archive::write(&entries)
+}
+
+/// The default values with the image in another repository.
+fn with_repository(values: &str, repository: &str) -> anyhow::Result<String> {
+    let line = |repository: &str| format!("  repository: {repository}\n");
+    let present = line(REPOSITORY);
+    ensure!(
+        values.matches(&present).count() == 1,
+        "{FOLDER}/values.yaml must contain the line {present:?} once"
+    );
+    Ok(values.replace(&present, &line(repository)))
+}
+
+/// Writes the artifact of the chart.
+pub fn write(
+    layout: &mut ImageLayout,
+    name: &str,
+    archive: &[u8],
+    source: &Source,
+) -> anyhow::Result<Descriptor> {
+    let chart: Value = serde_saphyr::from_str(&read(format!("{FOLDER}/Chart.yaml"))?)?;
+    let text = |key: &str| chart[key].as_str().unwrap_or_default();
+    let annotations = annotations(
+        source,
+        &[
+            ("title", text("name")),
+            ("version", text("version")),
+            ("description", text("description")),
+            ("url", text("home")),
+        ],
+    );
+    let config = chart.to_string();
+    let artifact = Artifact {
+        config_type: CONFIG_TYPE,
+        config: config.as_bytes(),
+        content_type: CONTENT_TYPE,
+        content: archive,
+        annotations,
+    };
+    layout.artifact(name, &artifact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_refers_to_the_repository_of_the_release() {
+        let values = read(format!("{FOLDER}/values.yaml")).unwrap();
+        let changed = with_repository(&values, "registry.test/a/llsd").unwrap();
+        assert!(changed.contains("\n  repository: registry.test/a/llsd\n"));
+        assert!(!changed.contains("ghcr.io"));
+        assert!(with_repository("image: {}\n", "registry.test/a").is_err());
+    }
+}
