@@ -96,7 +96,7 @@ pub struct SchemaPluginSpec {
     /// Verification of signatures. By default signatures are not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
-    /// Resource limits of one call. Defaults to the limits of the operator.
+    /// Resource limits of the plugin. Each defaults to the limit of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<PluginLimits>,
     /// WIT worlds that may be loaded. Defaults to both.
@@ -187,7 +187,7 @@ pub enum VerifyLevel {
     Skip,
 }
 
-/// Resource limits of one call.
+/// Resource limits of a plugin: of one call, of its component, and of compiling it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginLimits {
@@ -211,6 +211,37 @@ pub struct PluginLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity")]
     pub component: Option<Quantity>,
+    /// Maximum number of elements of all tables together. Defaults to 20000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub table_elements: Option<i64>,
+    /// Maximum number of core instances of the component. Defaults to 32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub instances: Option<i64>,
+    /// Maximum memory of the process that compiles, for example 192Mi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::quantity")]
+    pub compile_memory: Option<Quantity>,
+    /// Maximum wall-clock time of compiling in milliseconds. Defaults to 30000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 600_000))]
+    pub compile_time_millis: Option<i64>,
+}
+
+impl PluginLimits {
+    /// The names of its fields, to reject others in files that no API server has checked.
+    pub const FIELDS: [&str; 9] = [
+        "fuel",
+        "memory",
+        "wallClockMillis",
+        "output",
+        "component",
+        "tableElements",
+        "instances",
+        "compileMemory",
+        "compileTimeMillis",
+    ];
 }
 
 /// Reference to an object in a namespace.

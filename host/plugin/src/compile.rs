@@ -85,13 +85,17 @@ pub enum CompileError {
     #[error("the compiler rejected the component: {0}; rebuild it")]
     Rejected(String),
     /// It needs too much memory.
-    #[error("compiling exceeded the limit of {limit} bytes of memory; make the component smaller")]
+    #[error(
+        "compiling exceeded the limit of {limit} bytes of memory; make the component smaller, or raise spec.limits.compileMemory of the SchemaPlugin (compileMemory in the file of --limits)"
+    )]
     OutOfMemory {
         /// The limit.
         limit: u64,
     },
     /// It takes too long.
-    #[error("compiling exceeded the time limit of {limit:?}; make the component smaller")]
+    #[error(
+        "compiling exceeded the time limit of {limit:?}; make the component smaller, or raise spec.limits.compileTimeMillis of the SchemaPlugin (compileTimeMillis in the file of --limits)"
+    )]
     OutOfTime {
         /// The limit.
         limit: Duration,

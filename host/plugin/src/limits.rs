@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use llsd_api::schema_plugin::PluginLimits;
+use llsd_api::{Diagnostic, FieldPath};
 use llsd_render::adapter::{FaultKind, LimitedResource};
 use wasmtime::ResourceLimiter;
 
@@ -70,6 +72,84 @@ impl Default for Limits {
 const OWN_MEMORY_BYTES: u64 = 160 << 20;
 
 impl Limits {
+    /// The limits that a `SchemaPlugin`, or a file in the same form, grants. What it does not state has
+    /// its default. `path` is the path of the limits, for the diagnostic.
+    pub fn granted(stated: &PluginLimits, path: &FieldPath) -> Result<Self, Diagnostic> {
+        let PluginLimits {
+            fuel,
+            memory,
+            wall_clock_millis,
+            output,
+            component,
+            table_elements,
+            instances,
+            compile_memory,
+            compile_time_millis,
+        } = stated;
+        let mut limits = Self::default();
+        let size = |name: &str, text: Option<&String>, limit: &mut usize| {
+            let Some(text) = text else { return Ok(()) };
+            *limit = bytes_of(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
+                let problem = format!("{text:?} is not a valid size in bytes");
+                Diagnostic::error(path.field(name), problem, "write it like \"4Mi\"")
+            })?;
+            Ok(())
+        };
+        let mut compile_memory_bytes = limits.compile_memory_bytes as usize;
+        for (name, text, limit) in [
+            (
+                "memory",
+                memory.as_ref().map(|q| &q.0),
+                &mut limits.memory_bytes,
+            ),
+            (
+                "output",
+                output.as_ref().map(|q| &q.0),
+                &mut limits.output_bytes,
+            ),
+            (
+                "component",
+                component.as_ref().map(|q| &q.0),
+                &mut limits.component_bytes,
+            ),
+            (
+                "compileMemory",
+                compile_memory.as_ref().map(|q| &q.0),
+                &mut compile_memory_bytes,
+            ),
+        ] {
+            size(name, text, limit)?;
+        }
+        limits.compile_memory_bytes = compile_memory_bytes as u64;
+        let number = |name: &str, value: &Option<i64>, most: u64| match value {
+            None => Ok(None),
+            Some(value) => match u64::try_from(*value) {
+                Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
+                _ => Err(Diagnostic::error(
+                    path.field(name),
+                    format!("{value} is out of range"),
+                    format!("use a number from 1 to {most}"),
+                )),
+            },
+        };
+        if let Some(fuel) = number("fuel", fuel, 100_000_000_000)? {
+            limits.fuel = fuel;
+        }
+        if let Some(millis) = number("wallClockMillis", wall_clock_millis, 60_000)? {
+            limits.wall_clock = Duration::from_millis(millis);
+        }
+        if let Some(elements) = number("tableElements", table_elements, 1_000_000)? {
+            limits.table_elements = elements as usize;
+        }
+        if let Some(count) = number("instances", instances, 1_000)? {
+            limits.instances = count as usize;
+        }
+        if let Some(millis) = number("compileTimeMillis", compile_time_millis, 600_000)? {
+            limits.compile_time = Duration::from_millis(millis);
+        }
+        Ok(limits)
+    }
+
     /// The most memory that the process and its compiler use together, if every guest and the compiler
     /// reach their limits at the same time. A pod needs at least as much.
     pub fn peak_memory_bytes(&self) -> u64 {
@@ -77,6 +157,22 @@ impl Limits {
         let while_compiling = self.compile_memory_bytes + guests(GUESTS - GUESTS_OF_COMPILER);
         OWN_MEMORY_BYTES + while_compiling.max(guests(GUESTS))
     }
+}
+
+/// Parses a Kubernetes quantity as a number of bytes.
+fn bytes_of(text: &str) -> Option<usize> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: usize = match &text[digits.len()..] {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 /// Maximum number of memories and tables of a component. Each is cheap; [`Limits`] bounds their
@@ -215,6 +311,57 @@ impl ResourceLimiter for Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn granted(json: serde_json::Value) -> Result<Limits, String> {
+        let stated = serde_json::from_value(json).unwrap();
+        Limits::granted(&stated, &FieldPath::spec().field("limits")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn everything_that_can_be_granted_is_granted() {
+        let all = serde_json::json!({
+            "fuel": 7, "memory": "32Mi", "wallClockMillis": 8, "output": "1Ki", "component": "9M",
+            "tableElements": 10, "instances": 11, "compileMemory": "1Gi", "compileTimeMillis": 12,
+        });
+        let stated = all.as_object().unwrap();
+        assert!(
+            PluginLimits::FIELDS
+                .iter()
+                .all(|field| stated.contains_key(*field))
+        );
+        assert_eq!(stated.len(), PluginLimits::FIELDS.len());
+        let limits = granted(all).unwrap();
+        let expected = Limits {
+            fuel: 7,
+            memory_bytes: 32 << 20,
+            wall_clock: Duration::from_millis(8),
+            output_bytes: 1 << 10,
+            component_bytes: 9_000_000,
+            table_elements: 10,
+            instances: 11,
+            compile_memory_bytes: 1 << 30,
+            compile_time: Duration::from_millis(12),
+            ..Limits::default()
+        };
+        assert_eq!(limits, expected);
+        assert_eq!(granted(serde_json::json!({})).unwrap(), Limits::default());
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_granted_is_named() {
+        for (json, message) in [
+            (
+                serde_json::json!({"compileMemory": "lots"}),
+                "spec.limits.compileMemory: \"lots\" is not a valid size in bytes; write it like \"4Mi\"",
+            ),
+            (
+                serde_json::json!({"instances": 0}),
+                "spec.limits.instances: 0 is out of range; use a number from 1 to 1000",
+            ),
+        ] {
+            assert_eq!(granted(json).unwrap_err(), message);
+        }
+    }
 
     #[test]
     fn several_memories_share_one_limit() {

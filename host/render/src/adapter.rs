@@ -71,7 +71,7 @@ pub enum FaultKind {
     },
     /// The call used all of its fuel. The same input fails every time.
     #[error(
-        "exceeded the fuel limit of {limit}; raise spec.limits.fuel of the SchemaPlugin, or report this to the plugin's author"
+        "exceeded the fuel limit of {limit}; raise spec.limits.fuel of the SchemaPlugin (fuel in the file of --limits), or report this to the plugin's author"
     )]
     OutOfFuel {
         /// The limit.
@@ -79,7 +79,7 @@ pub enum FaultKind {
     },
     /// The call exceeded the wall-clock limit, because this machine is slow or overloaded.
     #[error(
-        "exceeded the time limit of {limit_ms} ms; check the CPU load of this machine, or raise spec.limits.wallClockMillis of the SchemaPlugin"
+        "exceeded the time limit of {limit_ms} ms; check the CPU load of this machine, or raise spec.limits.wallClockMillis of the SchemaPlugin (wallClockMillis in the file of --limits)"
     )]
     OutOfTime {
         /// The limit in milliseconds.
@@ -124,17 +124,18 @@ impl LimitedResource {
     fn fix(self) -> &'static str {
         match self {
             Self::MemoryBytes => {
-                "raise spec.limits.memory of the SchemaPlugin, or report this to the plugin's author"
+                "raise spec.limits.memory of the SchemaPlugin (memory in the file of --limits), or report this to the plugin's author"
             }
             Self::OutputBytes => {
-                "raise spec.limits.output of the SchemaPlugin, or report this to the plugin's author"
+                "raise spec.limits.output of the SchemaPlugin (output in the file of --limits), or report this to the plugin's author"
             }
-            Self::TableElements
-            | Self::Memories
-            | Self::Tables
-            | Self::Instances
-            | Self::OutputValues
-            | Self::Diagnostics => {
+            Self::TableElements => {
+                "raise spec.limits.tableElements of the SchemaPlugin (tableElements in the file of --limits), or report this to the plugin's author"
+            }
+            Self::Instances => {
+                "raise spec.limits.instances of the SchemaPlugin (instances in the file of --limits), or report this to the plugin's author"
+            }
+            Self::Memories | Self::Tables | Self::OutputValues | Self::Diagnostics => {
                 "this limit is fixed and the plugin must stay below it; report this to the plugin's author"
             }
         }

@@ -137,8 +137,8 @@ impl SignatureOptions {
         }
     }
 
-    /// A policy that allows one plugin. Signatures are enforced if keys were given.
-    pub(crate) fn policy(&self, plugin: &Reference) -> anyhow::Result<Policy> {
+    /// A policy that allows one plugin of at most `max_bytes`. Signatures are enforced if keys were given.
+    pub(crate) fn policy(&self, plugin: &Reference, max_bytes: u64) -> anyhow::Result<Policy> {
         let mut keys = Vec::new();
         for path in &self.keys {
             let key = PublicKey::from_pem(&files::text(path)?);
@@ -157,9 +157,9 @@ impl SignatureOptions {
             threshold: self.threshold,
             require_repository: self.require_repository,
         };
-        Ok(Policy {
-            rules: vec![Rule::new(plugin.name(), verification)],
-        })
+        let mut rule = Rule::new(plugin.name(), verification);
+        rule.max_bytes = max_bytes;
+        Ok(Policy { rules: vec![rule] })
     }
 }
 

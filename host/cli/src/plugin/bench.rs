@@ -25,6 +25,8 @@ pub(crate) struct Arguments {
     /// Baseline to compare with; created if the file does not exist
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
 }
 
 /// The cost of one recorded request.
@@ -38,7 +40,7 @@ struct Cost {
 /// Rejects if a request uses more fuel than in the baseline. Time is not compared, because it
 /// depends on the machine.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let plugin = plugin_loader::load_file(&plugin_loader::host()?, &arguments.file)?;
+    let plugin = plugin_loader::load_file(&arguments.limits.host()?, &arguments.file)?;
     let mut costs = BTreeMap::new();
     for fixture in llsd_conformance::read_fixtures(&arguments.fixtures)? {
         costs.insert(

@@ -1,4 +1,4 @@
-//! `llsd plugin run`: calls one function of a plugin, with the operator's limits.
+//! `llsd plugin run`: calls one function of a plugin, with the operator's limits or others.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,8 @@ pub(crate) struct Arguments {
     /// Request as JSON, or `-` for standard input; for detect `{"base": …, "hints": …}`
     #[arg(long, short, value_name = "FILE")]
     input: Option<PathBuf>,
+    #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
 }
 
 /// Rejects if the plugin returns errors.
@@ -28,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         None => serde_json::json!({}),
     };
     let request = Request::from_json(&arguments.call, &input)?;
-    let plugin = plugin_loader::load_file(&plugin_loader::host()?, &arguments.file)?;
+    let plugin = plugin_loader::load_file(&arguments.limits.host()?, &arguments.file)?;
     let response = plugin.call(&request)?;
     let json: serde_json::Value = serde_json::from_str(&response.output.to_json())?;
     output::print(&serde_json::to_string_pretty(&json)?);

@@ -15,11 +15,13 @@ pub(crate) struct Arguments {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
 }
 
 /// Rejects if a check fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let plugin = plugin_loader::load_file(&plugin_loader::host()?, &arguments.file)?;
+    let plugin = plugin_loader::load_file(&arguments.limits.host()?, &arguments.file)?;
     let report = llsd_conformance::run(&plugin, arguments.fixtures.as_deref());
     if arguments.json {
         output::print(&serde_json::to_string_pretty(&report)?);

@@ -2,11 +2,8 @@
 //!
 //! In: a spec. Out: the checked spec, or every problem at once.
 
-use std::time::Duration;
-
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use llsd_api::schema_plugin::{
-    NamespacedName, PluginLimits, SchemaPluginSpec, VerificationLoss, Verify, VerifyLevel, World,
+    NamespacedName, SchemaPluginSpec, VerificationLoss, Verify, VerifyLevel, World,
 };
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_plugin::Limits;
@@ -60,7 +57,8 @@ impl CheckedSpec {
         let path = FieldPath::spec();
         let source = plugin_source(spec);
         let verification = verification(spec.verify.as_ref(), &path.field("verify"));
-        let limits = limits(spec.limits.as_ref(), &path.field("limits"));
+        let granted = spec.limits.clone().unwrap_or_default();
+        let limits = Limits::granted(&granted, &path.field("limits"));
         let problems = [
             source.as_ref().err(),
             verification.as_ref().err(),
@@ -158,55 +156,6 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
         threshold: threshold.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         require_repository: *require_repository == Some(true),
     })
-}
-
-fn limits(stated: Option<&PluginLimits>, path: &FieldPath) -> Result<Limits, Diagnostic> {
-    let mut limits = Limits::default();
-    let Some(PluginLimits {
-        fuel,
-        memory,
-        wall_clock_millis,
-        output,
-        component,
-    }) = stated
-    else {
-        return Ok(limits);
-    };
-    if let Some(fuel) = fuel.and_then(|fuel| u64::try_from(fuel).ok()) {
-        limits.fuel = fuel;
-    }
-    if let Some(millis) = wall_clock_millis.and_then(|millis| u64::try_from(millis).ok()) {
-        limits.wall_clock = Duration::from_millis(millis);
-    }
-    for (name, quantity, limit) in [
-        ("memory", memory, &mut limits.memory_bytes),
-        ("output", output, &mut limits.output_bytes),
-        ("component", component, &mut limits.component_bytes),
-    ] {
-        if let Some(Quantity(text)) = quantity {
-            *limit = bytes_of(text).ok_or_else(|| {
-                let problem = format!("{text:?} is not a valid size in bytes");
-                reject(path.field(name), problem, "write it like \"4Mi\"")
-            })?;
-        }
-    }
-    Ok(limits)
-}
-
-/// Parses a Kubernetes quantity as a number of bytes.
-fn bytes_of(text: &str) -> Option<usize> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: usize = match &text[digits.len()..] {
-        "" => 1,
-        "k" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 fn reject(field: FieldPath, problem: impl ToString, fix: &str) -> Diagnostic {

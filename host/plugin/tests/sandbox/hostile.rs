@@ -371,15 +371,15 @@ fn a_fault_names_the_limit_and_the_field_that_raises_it() {
     let message = |guest: Guest| fault(&guest, tight()).to_string();
     assert_eq!(
         message(body(ENDLESS_LOOP)),
-        "exceeded the fuel limit of 5000000; raise spec.limits.fuel of the SchemaPlugin, or report this to the plugin's author"
+        "exceeded the fuel limit of 5000000; raise spec.limits.fuel of the SchemaPlugin (fuel in the file of --limits), or report this to the plugin's author"
     );
     assert_eq!(
         message(body(MEMORY_BOMB)),
-        "exceeded the limit of 4194304 bytes of memory; raise spec.limits.memory of the SchemaPlugin, or report this to the plugin's author"
+        "exceeded the limit of 4194304 bytes of memory; raise spec.limits.memory of the SchemaPlugin (memory in the file of --limits), or report this to the plugin's author"
     );
     assert_eq!(
         message(table_bomb()),
-        "exceeded the limit of 1000 table elements; this limit is fixed and the plugin must stay below it; report this to the plugin's author"
+        "exceeded the limit of 1000 table elements; raise spec.limits.tableElements of the SchemaPlugin (tableElements in the file of --limits), or report this to the plugin's author"
     );
 }
 

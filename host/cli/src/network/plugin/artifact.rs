@@ -20,10 +20,11 @@ pub(super) fn pull_and_load(
     host: &Host,
     reference: &Reference,
     signatures: &SignatureOptions,
+    limits: &Limits,
 ) -> anyhow::Result<Loaded> {
-    let pulled = pull(client, reference, signatures)?;
+    let pulled = pull(client, reference, signatures, limits)?;
     output::print_progress("loading the plugin");
-    let plugin = load_pulled(host, reference, &pulled.bytes, &Limits::default())?;
+    let plugin = load_pulled(host, reference, &pulled.bytes, limits)?;
     Ok(Loaded { pulled, plugin })
 }
 
@@ -32,8 +33,9 @@ pub(super) fn pull(
     client: &Client,
     reference: &Reference,
     signatures: &SignatureOptions,
+    limits: &Limits,
 ) -> anyhow::Result<PulledPlugin> {
-    let policy = signatures.policy(reference)?;
+    let policy = signatures.policy(reference, limits.component_bytes as u64)?;
     output::print_progress(&format!("pulling {reference}"));
     let pulling = client
         .registry

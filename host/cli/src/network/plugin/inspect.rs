@@ -22,13 +22,15 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
+    #[command(flatten)]
     registries: RegistryOptions,
 }
 
 /// Rejects if the component violates a load rule.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let bytes = read(arguments)?;
-    let host = plugin_loader::host()?;
+    let host = arguments.limits.host()?;
     let inspection = host.inspect(&bytes);
     let (description, problems) = match host.load(&bytes, Origin::External) {
         Ok(plugin) => (Some(plugin.description().clone()), Vec::new()),
@@ -63,7 +65,13 @@ fn read(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
     }
     let reference = arguments.component.parse()?;
     let client = Client::new(&arguments.registries, &reference)?;
-    Ok(artifact::pull(&client, &reference, &SignatureOptions::none())?.bytes)
+    Ok(artifact::pull(
+        &client,
+        &reference,
+        &SignatureOptions::none(),
+        &arguments.limits.read()?,
+    )?
+    .bytes)
 }
 
 /// The load rules that the component violates or, if there are none, the error of loading it.

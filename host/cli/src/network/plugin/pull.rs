@@ -6,9 +6,9 @@ use anyhow::Context;
 use llsd_registry::Reference;
 
 use super::artifact;
-use crate::Exit;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::output::OutputFormat;
+use crate::{Exit, plugin_loader};
 
 /// Arguments of `plugin pull`.
 #[derive(clap::Args)]
@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     signatures: SignatureOptions,
     #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
+    #[command(flatten)]
     registries: RegistryOptions,
 }
 
@@ -32,7 +34,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         reference, file, ..
     } = arguments;
     let client = Client::new(&arguments.registries, reference)?;
-    let pulled = artifact::pull(&client, reference, &arguments.signatures)?;
+    let pulled = artifact::pull(
+        &client,
+        reference,
+        &arguments.signatures,
+        &arguments.limits.read()?,
+    )?;
     std::fs::write(file, &pulled.bytes)
         .with_context(|| format!("failed to write {}", file.display()))?;
     artifact::print(arguments.output, reference, &pulled)?;

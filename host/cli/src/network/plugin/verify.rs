@@ -18,6 +18,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     signatures: SignatureOptions,
     #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
+    #[command(flatten)]
     registries: RegistryOptions,
 }
 
@@ -25,8 +27,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let reference = &arguments.reference;
     let client = Client::new(&arguments.registries, reference)?;
-    let host = plugin_loader::host()?;
-    let loaded = artifact::pull_and_load(&client, &host, reference, &arguments.signatures)?;
+    let limits = arguments.limits.read()?;
+    let host = arguments.limits.host()?;
+    let loaded =
+        artifact::pull_and_load(&client, &host, reference, &arguments.signatures, &limits)?;
     artifact::print(arguments.output, reference, &loaded.pulled)?;
     Ok(Exit::Success)
 }
