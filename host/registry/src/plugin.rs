@@ -89,6 +89,28 @@ impl Registry {
         pulled.map_err(|StageError((stage, cause))| failed(stage, cause))
     }
 
+    /// The digest that a tag points to. `None` if the tag or the repository does not exist.
+    pub async fn tagged_digest(
+        &self,
+        target: &Reference,
+        keyring: &Keyring,
+    ) -> Result<Option<Digest>, PullError> {
+        let failed = |stage, cause| PullError {
+            plugin: target.to_string(),
+            stage,
+            cause: Box::new(cause),
+        };
+        let located = self.inner.locate(target, keyring).map_err(|error| {
+            let (stage, cause) = settings_failure(error);
+            failed(stage, cause)
+        })?;
+        match self.inner.resolve(&located).await {
+            Ok(digest) => Ok(Some(digest)),
+            Err(RegistryError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(stage_of(&error, Stage::Resolve), error.into())),
+        }
+    }
+
     /// Pushes a component as a plugin. Equal components and descriptions give equal manifest digests.
     pub async fn push_plugin(
         &self,

@@ -13,7 +13,7 @@ async fn a_pushed_plugin_is_pulled_unchanged() {
     let setup = Setup::start(true, basic()).await;
     let (file, reference) = (
         component("example-pack"),
-        setup.reference("acme/pack:1.0.0"),
+        setup.reference("acme/pack:0.1.0"),
     );
     let push = ["plugin", "push", &reference, &file, "--output", "json"];
     let first = json(&setup.llsd(&push));
@@ -50,7 +50,7 @@ async fn a_plugin_that_fails_conformance_is_not_tagged() {
     let setup = Setup::start(false, Access::Anyone).await;
     let (file, reference) = (
         component("example-pack"),
-        setup.reference("acme/pack:1.0.0"),
+        setup.reference("acme/pack:0.1.0"),
     );
     let case = setup.home.path().join("golden/wrong");
     std::fs::create_dir_all(&case).unwrap();
@@ -72,6 +72,59 @@ async fn a_plugin_that_fails_conformance_is_not_tagged() {
     std::fs::write(&text, "not a component").unwrap();
     let rejected = setup.llsd(&["plugin", "push", &reference, text.to_str().unwrap()]);
     assert_eq!(rejected.status.code(), Some(1), "{}", printed(&rejected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_is_published_once_and_under_its_own_tag() {
+    let setup = Setup::start(false, Access::Anyone).await;
+    let (file, reference) = (
+        component("example-pack"),
+        setup.reference("acme/pack:0.1.0"),
+    );
+    let push = |reference: &str, options: &[&str]| {
+        setup.llsd(&[&["plugin", "push", reference, &file][..], options].concat())
+    };
+    succeed(&push(&reference, &[]));
+    let digest = setup.crane(&["digest", &reference]).await;
+
+    // Another manifest: the same component with one more annotation.
+    let other = [
+        "--annotation",
+        "org.opencontainers.image.url=https://acme.example",
+    ];
+    let rejected = push(&reference, &other);
+    assert_eq!(rejected.status.code(), Some(1), "{}", printed(&rejected));
+    assert!(printed(&rejected).contains("is already published as sha256:"));
+    assert_eq!(setup.crane(&["digest", &reference]).await, digest);
+
+    let wrong = push(&setup.reference("acme/pack:0.2.0"), &[]);
+    assert_eq!(wrong.status.code(), Some(1), "{}", printed(&wrong));
+    assert!(printed(&wrong).contains("is not the plugin's version 0.1.0"));
+
+    let moving = setup.reference("acme/pack:latest");
+    succeed(&push(&moving, &[]));
+    succeed(&push(&moving, &other));
+    succeed(&push(&reference, &[&other[..], &["--force"]].concat()));
+    assert_ne!(setup.crane(&["digest", &reference]).await, digest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_apply_to_published_plugins() {
+    let setup = Setup::start(false, Access::Anyone).await;
+    let (file, reference) = (component("example-pack"), setup.reference("acme/pack:1"));
+    let small = setup.home.path().join("small.yaml");
+    std::fs::write(&small, "component: 10Ki\n").unwrap();
+    let small = ["--limits", small.to_str().unwrap()];
+    let with_limits = |arguments: &[&str]| setup.llsd(&[arguments, &small].concat());
+    let push = ["plugin", "push", &reference, &file];
+    let rejected = with_limits(&push);
+    assert_eq!(rejected.status.code(), Some(1), "{}", printed(&rejected));
+    assert!(printed(&rejected).contains("raise spec.limits.component of the SchemaPlugin"));
+    succeed(&setup.llsd(&push));
+    for command in ["verify", "inspect"] {
+        let rejected = with_limits(&["plugin", command, &reference]);
+        assert_eq!(rejected.status.code(), Some(1), "{}", printed(&rejected));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,12 +32,17 @@ pub(crate) struct Arguments {
     /// Annotation of the manifest, in addition to those derived from the component; repeatable
     #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = parse_annotation)]
     annotations: Vec<(String, String)>,
+    /// Move the tag even if it is a version that exists, or another version than the plugin's
+    #[arg(long)]
+    force: bool,
     /// Write the artifact to this directory as an OCI layout instead of pushing it
     #[arg(long, value_name = "FOLDER")]
     layout: Option<PathBuf>,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = OutputFormat::Human)]
     output: OutputFormat,
+    #[command(flatten)]
+    limits: plugin_loader::LimitOptions,
     #[command(flatten)]
     registries: RegistryOptions,
 }
@@ -47,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments {
         reference, file, ..
     } = arguments;
-    let host = plugin_loader::host()?;
+    let host = arguments.limits.host()?;
     let bytes = files::bytes(file)?;
     let plugin = match host.load(&bytes, Origin::External) {
         Ok(plugin) => plugin,
@@ -73,13 +78,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let client = Client::new(&arguments.registries, reference)?;
     let digest = description.manifest_digest(&bytes)?;
     let pinned = reference.at(&digest);
+    if !arguments.force
+        && let Some(tag) = reference.tag()
+        && let Some(problem) = tag_problem(
+            tag,
+            &plugin.description().version,
+            || client.block_on(client.registry.tagged_digest(reference, &client.keyring)),
+            &digest,
+        )?
+    {
+        output::print_progress(&problem);
+        return Ok(Exit::Rejected);
+    }
     output::print_progress(&format!("pushing {pinned}"));
     let push = |target| {
         let (registry, keyring) = (&client.registry, &client.keyring);
         client.block_on(registry.push_plugin(target, &bytes, &description, keyring))
     };
     let pushed = push(&pinned)?;
-    let loaded = artifact::pull_and_load(&client, &host, &pinned, &SignatureOptions::none())?;
+    let loaded = artifact::pull_and_load(
+        &client,
+        &host,
+        &pinned,
+        &SignatureOptions::none(),
+        &arguments.limits.read()?,
+    )?;
     if !passes_conformance(&loaded.plugin, arguments) {
         output::print_progress(&format!(
             "{pinned} failed the conformance suite; the tag was not written"
@@ -114,6 +137,40 @@ fn passes_conformance(plugin: &Plugin, arguments: &Arguments) -> bool {
         output::print_progress(&report.to_string());
     }
     report.passed()
+}
+
+/// Why a tag must not be written without `--force`: it is a version, and either not that of the plugin
+/// or already in use for another manifest. Users pin versions, so one that moves changes what they run.
+fn tag_problem<E>(
+    tag: &str,
+    version: &str,
+    current: impl FnOnce() -> Result<Option<Digest>, E>,
+    digest: &Digest,
+) -> Result<Option<String>, E> {
+    let Some(stated) = version_of_tag(tag) else {
+        return Ok(None);
+    };
+    // A tag cannot contain `+`.
+    if stated != version.replace('+', "_") {
+        return Ok(Some(format!(
+            "the tag {tag} is not the plugin's version {version}; use the version as the tag, change the version in `describe`, or pass --force"
+        )));
+    }
+    Ok(current()?.filter(|current| current != digest).map(|current| {
+        format!(
+            "the version {tag} is already published as {current}, with other content ({digest}); increase the version, or pass --force to move the tag"
+        )
+    }))
+}
+
+/// The version that a tag states: `1.2.3` or `v1.2.3`, with any suffix. Other tags, such as `latest` or
+/// `1.2`, may move.
+fn version_of_tag(tag: &str) -> Option<&str> {
+    let version = tag.strip_prefix('v').unwrap_or(tag);
+    let numbers = version.split(['-', '_']).next().unwrap_or_default();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = numbers.split('.').collect();
+    (parts.len() == 3 && parts.into_iter().all(is_number)).then_some(version)
 }
 
 /// The metadata of the artifact. It depends only on the component and the options, so that pushing
@@ -175,4 +232,44 @@ fn parse_annotation(text: &str) -> anyhow::Result<(String, String)> {
         .context("must have the form KEY=VALUE")?;
     ensure!(!key.is_empty(), "must have the form KEY=VALUE");
     Ok((key.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn problem(tag: &str, version: &str, current: Option<&str>) -> Option<String> {
+        let digest = |text: &str| Digest::of(text.as_bytes());
+        let Ok(problem) =
+            tag_problem::<Infallible>(tag, version, || Ok(current.map(digest)), &digest("new"));
+        problem
+    }
+
+    #[test]
+    fn a_version_tag_is_the_version_of_the_plugin_and_does_not_move() {
+        assert_eq!(problem("1.0.0", "1.0.0", None), None);
+        assert_eq!(problem("v1.0.0", "1.0.0", None), None);
+        assert_eq!(problem("1.0.0", "1.0.0", Some("new")), None);
+        assert_eq!(problem("1.0.0_build.5", "1.0.0+build.5", None), None);
+        let moved = problem("1.0.0", "1.0.0", Some("old")).unwrap();
+        assert!(
+            moved.contains("already published") && moved.contains("--force"),
+            "{moved}"
+        );
+        let other = problem("1.0.1", "1.0.0", None).unwrap();
+        assert!(
+            other.contains("is not the plugin's version 1.0.0"),
+            "{other}"
+        );
+        assert!(problem("1.0.0-rc.1", "1.0.0", None).is_some());
+    }
+
+    #[test]
+    fn other_tags_may_move() {
+        for tag in ["latest", "1", "1.0", "main-1.0.0", "1.0.x"] {
+            assert_eq!(problem(tag, "2.0.0", Some("old")), None, "{tag}");
+        }
+    }
 }
