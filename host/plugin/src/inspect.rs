@@ -16,7 +16,7 @@ use crate::structure::{self, Structure};
 const PACKAGE: &str = "llamastack:config-adapter/";
 
 /// The major version of the contract that this host supports. Minor versions only add to it.
-const MAJOR: u64 = 1;
+pub(crate) const MAJOR: u64 = 1;
 
 /// The versions of the contract that this host supports, for messages.
 pub const CONTRACT: &str = "1.x";

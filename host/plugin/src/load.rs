@@ -4,6 +4,8 @@
 //! later. So loading instantiates the component once and calls `describe`, with the same limits as
 //! any other call.
 
+use std::cmp::Ordering;
+
 use llsd_adapter_sdk::documents::{
     AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, ServedSchema,
 };
@@ -19,7 +21,7 @@ use crate::bindings::v1_0::{provider_pack, schema_adapter};
 use crate::call::BoundComponent;
 use crate::compile;
 use crate::engine::Sandbox;
-use crate::inspect::{CONTRACT, World};
+use crate::inspect::{CONTRACT, MAJOR, World};
 use crate::limits::{Limits, Meter};
 use crate::output::{self, TypedOutput};
 use crate::request::Request;
@@ -29,7 +31,7 @@ use crate::request::Request;
 pub enum LoadError {
     /// The component is too large.
     #[error(
-        "the component has {size} bytes and exceeds the limit of {limit}; make it smaller, or raise spec.limits.component of the SchemaPlugin"
+        "the component has {size} bytes and exceeds the limit of {limit}; make it smaller, or raise spec.limits.component of the SchemaPlugin (component in the file of --limits)"
     )]
     TooLarge {
         /// Its size.
@@ -70,9 +72,7 @@ pub enum LoadError {
     #[error("the component imports {}, but plugins must not import functions; build it for `wasm32-unknown-unknown` instead of a WASI target", .0.join(", "))]
     Imports(Vec<String>),
     /// Another version of the contract.
-    #[error(
-        "the component uses version {found} of the contract, but this host supports {CONTRACT}; use a plugin built for a supported version, or another release of the host"
-    )]
+    #[error("the component uses version {found} of the contract, but this host supports {CONTRACT}; {}", contract_fix(.found))]
     WrongContract {
         /// The version that it exports.
         found: String,
@@ -123,6 +123,24 @@ impl LoadError {
             Self::Describe(_) => "DescribeFailed",
             Self::Description(_) | Self::MissingShape(_) => "BadDescription",
         }
+    }
+}
+
+/// Which side is older, and must be updated.
+fn contract_fix(found: &str) -> &'static str {
+    let major = found
+        .split('.')
+        .next()
+        .and_then(|part| part.parse::<u64>().ok());
+    match major.map(|major| major.cmp(&MAJOR)) {
+        Some(Ordering::Greater) => {
+            "the plugin is newer: update the operator and llsd, or use an older version of the plugin"
+        }
+        Some(Ordering::Less) => "the plugin is older: use a newer version of the plugin",
+        Some(Ordering::Equal) => {
+            "use a version of the plugin that is built for a released version of the contract"
+        }
+        None => "build the plugin with the published WIT",
     }
 }
 

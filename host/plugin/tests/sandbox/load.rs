@@ -236,6 +236,24 @@ fn another_major_version_of_the_contract_is_rejected() {
 }
 
 #[test]
+fn the_message_about_a_contract_names_the_side_that_is_older() {
+    for (version, expected) in [
+        ("2.0.0", "the plugin is newer: update the operator and llsd"),
+        (
+            "0.9.0",
+            "the plugin is older: use a newer version of the plugin",
+        ),
+        ("1.0.0-rc.1", "built for a released version of the contract"),
+    ] {
+        let bytes = wat::parse_str(format!(
+            r#"(component (instance $none) (export "llamastack:config-adapter/identity@{version}" (instance $none)))"#
+        ));
+        let message = load_error(&bytes.unwrap()).to_string();
+        assert!(message.contains(expected), "{version}: {message}");
+    }
+}
+
+#[test]
 fn a_record_with_an_additional_field_is_rejected_when_loading() {
     let widened = wit().replace(
         "        json: string,\n",

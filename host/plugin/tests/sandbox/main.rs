@@ -7,6 +7,7 @@ mod guests;
 
 mod caches;
 mod calls;
+mod contract;
 mod fuzz;
 mod hostile;
 mod load;
