@@ -38,6 +38,14 @@ impl Artifacts {
         Ok(shell::root().join("target/plugins"))
     }
 
+    /// Compares every plugin with those of the last release, in `released`.
+    pub fn plugins_diff(&self, released: &Path) -> anyhow::Result<()> {
+        let mut diff = command();
+        diff.args(["plugins-diff", "--released"])
+            .arg(std::path::absolute(released)?);
+        shell::step("compare the plugins with the last release", &mut diff)
+    }
+
     /// Builds every plugin as the ones inside a static binary are built, and returns the directory.
     pub fn release_plugins(&self) -> anyhow::Result<PathBuf> {
         // Where the build script of the static binary builds them, too.

@@ -68,7 +68,11 @@ enum Task {
     /// Measure the line coverage of host/api and host/render; fail if it is too low
     Coverage,
     /// Build every plugin to target/plugins/<name>.wasm
-    Plugins,
+    Plugins {
+        /// What to do with them
+        #[command(subcommand)]
+        what: Option<Plugins>,
+    },
     /// Start or stop a control plane of the newest Kubernetes release, or print its variables
     ControlPlane {
         /// Action
@@ -121,7 +125,7 @@ impl Task {
             Self::Bench { .. } => "bench",
             Self::Fuzz { .. } => "fuzz",
             Self::Coverage => "coverage",
-            Self::Plugins => "plugins",
+            Self::Plugins { .. } => "plugins",
             Self::ControlPlane { .. } => "control-plane",
             Self::Node { .. } => "node",
             Self::Package { .. } => "package",
@@ -156,7 +160,7 @@ impl Task {
         };
         match self {
             Self::Demo(Programs { built: true }) => Needs::default(),
-            Self::Demo(_) | Self::Plugins | Self::Generate { .. } | Self::Package { .. } => {
+            Self::Demo(_) | Self::Plugins { .. } | Self::Generate { .. } | Self::Package { .. } => {
                 builds_adapters
             }
             Self::ControlPlane { .. } => runs_control_plane,
@@ -212,6 +216,16 @@ struct Programs {
     /// Use the programs of the last build instead of building
     #[arg(long)]
     built: bool,
+}
+
+#[derive(Subcommand)]
+enum Plugins {
+    /// Compare every plugin with that of the last release; fail if a difference is not explained
+    Diff {
+        /// The folder `plugins` of the last release archive
+        #[arg(long, value_name = "FOLDER")]
+        released: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -275,7 +289,13 @@ fn run(
         } => bench::webhooks(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), *seconds),
         Task::Coverage => coverage::run(),
-        Task::Plugins => artifacts::build()?.plugins().map(|_| ()),
+        Task::Plugins { what: None } => artifacts::build()?.plugins().map(|_| ()),
+        Task::Plugins {
+            what: Some(Plugins::Diff { released }),
+        } => {
+            shell::build_llsd()?;
+            artifacts::build()?.plugins_diff(released)
+        }
         Task::ControlPlane { action } => {
             let cache = shell::cache()?;
             let testbed = control_plane::Testbed::build(&cache)?;

@@ -1,12 +1,15 @@
 //! `llsd render`: generates the server configuration of a resource.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use llsd_adapter_sdk::documents::{ModelId, ReadAs};
 use llsd_render::{Generated, PodVariable, SchemaChoice, ValueSource, yaml};
 use serde_json::{Value, json};
 
+use crate::caches::Caches;
 use crate::generation::{self, Outcome, Report};
+use crate::recording::Recorder;
 use crate::{Exit, files, output, plugin_loader, text_diff};
 
 /// Arguments of `render`.
@@ -18,6 +21,9 @@ pub(crate) struct Arguments {
     /// Output: the configuration, its diff against the base configuration, or everything as JSON
     #[arg(long, short, value_enum, default_value_t = ConfigFormat::Config)]
     output: ConfigFormat,
+    /// Write the receipt and every request to a plugin to this new directory, for `llsd plugin replay`
+    #[arg(long, value_name = "FOLDER")]
+    requests: Option<PathBuf>,
     #[command(flatten)]
     generation: generation::BaseOptions,
 }
@@ -38,12 +44,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         arguments.file.display(),
         resources.len()
     );
-    let plugins = plugin_loader::load(&plugin_loader::host()?, &arguments.generation.plugins)?;
+    let recorder = Arc::new(Recorder::default());
+    let host = plugin_loader::host_with(&Caches::of_user(), Some(recorder.clone()))?;
+    let plugins = plugin_loader::load(&host, &arguments.generation.plugins)?;
     let base = arguments.generation.load_base()?;
     let resource = resources.remove(0);
     let report = generation::run(resource, base.as_ref(), &arguments.generation, &plugins)?;
     if !report.diagnostics.is_empty() {
         output::print_report(&arguments.file.display().to_string(), &report);
+    }
+    if let Some(folder) = &arguments.requests {
+        let Outcome::Generated(generated) = &report.outcome else {
+            anyhow::bail!("nothing was generated, so there are no requests to write");
+        };
+        recorder.write(folder, &generated.receipt, &generated.yaml)?;
     }
     let after = match &report.outcome {
         Outcome::Generated(generated) => generated.yaml.clone(),

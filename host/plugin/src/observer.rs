@@ -1,8 +1,10 @@
-//! Call reports, for metrics.
+//! Call reports, for metrics and recordings.
 
 use std::time::Duration;
 
 use llsd_render::adapter::FaultKind;
+
+use crate::request::{RawOutput, Request};
 
 /// Receives a report of every call.
 pub trait Observer: Send + Sync {
@@ -19,6 +21,10 @@ pub struct CallReport<'a> {
     pub digest: &'a str,
     /// The function.
     pub call: &'static str,
+    /// The function and its arguments.
+    pub request: &'a Request,
+    /// The output, unless the call failed.
+    pub output: Option<&'a RawOutput>,
     /// Fuel used. A cache hit reports the fuel of the original call.
     pub fuel: u64,
     /// How long the call took.

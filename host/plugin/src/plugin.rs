@@ -138,7 +138,8 @@ impl Plugin {
             cache_hit: true,
             input: key.input,
         };
-        self.report(key.call, fuel, response.duration, true, None);
+        let duration = response.duration;
+        self.report(request, Ok(&*response.output), fuel, duration, true);
         Ok((response, None))
     }
 
@@ -159,13 +160,8 @@ impl Plugin {
         let checked = result
             .and_then(|output| output::check(output, &self.limits))
             .and_then(|output| Ok((self.parse(request, &output)?, output)));
-        self.report(
-            request.call(),
-            fuel,
-            duration,
-            false,
-            checked.as_ref().err(),
-        );
+        let result = checked.as_ref().map(|(_, output)| output);
+        self.report(request, result, fuel, duration, false);
         let (typed, output) = checked.map_err(|kind| self.fault(request.call(), kind))?;
         let response = RawResponse {
             output: Arc::new(output),
@@ -184,12 +180,13 @@ impl Plugin {
 
     fn report(
         &self,
-        call: &'static str,
+        request: &Request,
+        result: Result<&RawOutput, &FaultKind>,
         fuel: u64,
         duration: Duration,
         cache_hit: bool,
-        fault: Option<&FaultKind>,
     ) {
+        let (call, fault) = (request.call(), result.err());
         let Component {
             description,
             digest,
@@ -210,6 +207,8 @@ impl Plugin {
                 plugin,
                 digest,
                 call,
+                request,
+                output: result.ok(),
                 fuel,
                 duration,
                 cache_hit,

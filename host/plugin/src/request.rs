@@ -57,6 +57,17 @@ impl Request {
         }
     }
 
+    /// The argument as JSON, which [`Request::from_json`] reads back.
+    pub fn to_json(&self) -> String {
+        match self {
+            Self::Describe => "null".to_owned(),
+            Self::Detect { base, hints } => {
+                format!(r#"{{"base":{},"hints":{}}}"#, base.json, hints.json)
+            }
+            Self::Expand(request) | Self::Assemble(request) => request.json.clone(),
+        }
+    }
+
     /// Name of the function.
     pub fn call(&self) -> &'static str {
         match self {
@@ -81,10 +92,7 @@ impl Request {
     pub fn digest(&self) -> String {
         match self {
             Self::Describe => digest::of(b""),
-            Self::Detect { base, hints } => {
-                let both = format!(r#"{{"base":{},"hints":{}}}"#, base.json, hints.json);
-                digest::of(both.as_bytes())
-            }
+            Self::Detect { .. } => digest::of(self.to_json().as_bytes()),
             Self::Expand(request) | Self::Assemble(request) => digest::of(request.json.as_bytes()),
         }
     }

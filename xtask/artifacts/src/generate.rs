@@ -52,5 +52,8 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     }
     let mut files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
     files.extend(chart::copies(&files)?);
+    // The SDK must build from its package alone, which cannot contain files of a parent directory.
+    let wit = std::fs::read_to_string(shell::root().join("wit/v1.0.0/adapter.wit"))?;
+    files.insert("guest-sdk/wit/adapter.wit".into(), wit);
     Ok(files)
 }

@@ -9,6 +9,7 @@ mod generate;
 mod image;
 mod package;
 mod plugins;
+mod plugins_diff;
 mod release;
 
 use std::path::PathBuf;
@@ -33,6 +34,12 @@ enum Task {
         /// The folder that cargo builds in
         #[arg(long, value_name = "FOLDER", requires = "output")]
         build_folder: Option<PathBuf>,
+    },
+    /// Compare every plugin with that of the last release
+    PluginsDiff {
+        /// The folder `plugins` of the last release archive
+        #[arg(long, value_name = "FOLDER")]
+        released: PathBuf,
     },
     /// Make a release from static binaries
     Release(release::Options),
@@ -72,6 +79,7 @@ fn main() -> ExitCode {
             build_folder: Some(build_folder),
         } => plugins::build_to(&output, &build_folder),
         Task::Plugins { .. } => plugins::build_all().map(|_| ()),
+        Task::PluginsDiff { released } => plugins_diff::run(&released),
         Task::Release(options) => release::run(&options),
         Task::Deny => deny::run(),
         Task::Package { binary } => package::run(&binary),

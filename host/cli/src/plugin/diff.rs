@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use llsd_plugin::Plugin;
+use llsd_plugin::{Plugin, Request};
 
 use crate::generation::{self, LoadedBase, Outcome};
 use crate::{Exit, files, output, plugin_loader, text_diff};
@@ -17,8 +17,11 @@ pub(crate) struct Arguments {
     after: PathBuf,
     /// Directory of cases: resources `<case>.yaml`, with optional base configurations
     /// `<case>.base.yaml`
+    #[arg(long, value_name = "FOLDER", required_unless_present = "fixtures")]
+    corpus: Option<PathBuf>,
+    /// Directory with recorded requests, as for `llsd plugin test --fixtures`; each is a case
     #[arg(long, value_name = "FOLDER")]
-    corpus: PathBuf,
+    fixtures: Option<PathBuf>,
     /// Case that is expected to differ; repeatable
     #[arg(long, value_name = "CASE")]
     expect: Vec<String>,
@@ -32,25 +35,36 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let before = [plugin_loader::load_file(&host, &arguments.before)?];
     let after = [plugin_loader::load_file(&host, &arguments.after)?];
     let (mut same, mut unexpected) = (0, 0);
-    for case in cases(&arguments.corpus)? {
-        let old = outcome(&case, arguments, &before)?;
-        let new = outcome(&case, arguments, &after)?;
+    let mut compare = |name: &str, old: &str, new: &str| {
         if old == new {
             same += 1;
-            continue;
+            return;
         }
-        let is_expected = arguments.expect.contains(&case.name);
+        let is_expected = arguments.expect.iter().any(|expected| expected == name);
         unexpected += u32::from(!is_expected);
         output::print(&format!(
-            "{}{}",
-            case.name,
+            "{name}{}",
             if is_expected {
                 ": differs, as expected"
             } else {
                 ": differs"
             }
         ));
-        output::print_styled(&text_diff::unified(&old, &new));
+        output::print_styled(&text_diff::unified(old, new));
+    };
+    if let Some(corpus) = &arguments.corpus {
+        for case in cases(corpus)? {
+            let old = outcome(&case, arguments, &before)?;
+            let new = outcome(&case, arguments, &after)?;
+            compare(&case.name, &old, &new);
+        }
+    }
+    if let Some(fixtures) = &arguments.fixtures {
+        for fixture in llsd_conformance::read_fixtures(fixtures)? {
+            let old = answer(&before[0], &fixture.request)?;
+            let new = answer(&after[0], &fixture.request)?;
+            compare(&fixture.name, &old, &new);
+        }
     }
     output::print_progress(&format!(
         "{same} equal, {unexpected} unexpected differences"
@@ -59,6 +73,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Exit::Success
     } else {
         Exit::Rejected
+    })
+}
+
+/// The answer of a plugin as indented JSON, or the message of the failed call.
+fn answer(plugin: &Plugin, request: &Request) -> anyhow::Result<String> {
+    Ok(match plugin.call(request) {
+        Ok(response) => {
+            let json: serde_json::Value = serde_json::from_str(&response.output.to_json())?;
+            serde_json::to_string_pretty(&json)? + "\n"
+        }
+        Err(fault) => format!("# {}\n", fault.kind),
     })
 }
 
