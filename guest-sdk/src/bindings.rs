@@ -64,7 +64,7 @@ macro_rules! conversions {
 #[cfg(feature = "schema-adapter")]
 pub mod schema_adapter {
     wit_bindgen::generate!({
-        path: "../wit/v1.0.0",
+        path: "wit",
         world: "schema-adapter",
         pub_export_macro: true,
         export_macro_name: "export_schema_adapter",
@@ -77,7 +77,7 @@ pub mod schema_adapter {
 #[cfg(feature = "provider-pack")]
 pub mod provider_pack {
     wit_bindgen::generate!({
-        path: "../wit/v1.0.0",
+        path: "wit",
         world: "provider-pack",
         pub_export_macro: true,
         export_macro_name: "export_provider_pack",

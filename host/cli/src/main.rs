@@ -16,6 +16,7 @@ mod operator_config_map;
 mod output;
 mod plugin;
 mod plugin_loader;
+mod recording;
 mod reference;
 mod render;
 mod text_diff;

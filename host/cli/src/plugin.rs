@@ -3,7 +3,9 @@
 mod bench;
 mod build;
 mod diff;
+mod embedded;
 mod new;
+mod replay;
 mod run;
 mod test;
 
@@ -12,9 +14,11 @@ use crate::Exit;
 /// The commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Create a plugin crate from a template
+    /// Create a plugin from a template, with the SDK and the contract of this version
     New(new::Arguments),
-    /// Build a plugin crate as a WebAssembly component
+    /// Replace the SDK and the contract in a plugin by those of this version
+    Sdk(new::SdkArguments),
+    /// Build a plugin as a WebAssembly component
     Build(build::Arguments),
     /// Call one function of a plugin with JSON input
     Run(run::Arguments),
@@ -24,6 +28,8 @@ pub(crate) enum Command {
     Bench(bench::Arguments),
     /// Compare the configurations that two plugins generate
     Diff(diff::Arguments),
+    /// Repeat a generation that `llsd render --requests` recorded, and compare
+    Replay(replay::Arguments),
     #[cfg(feature = "network")]
     #[command(flatten)]
     Published(crate::network::plugin::Command),
@@ -33,11 +39,13 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
     match command {
         Command::New(arguments) => new::run(arguments),
+        Command::Sdk(arguments) => new::update_sdk(arguments),
         Command::Build(arguments) => build::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Diff(arguments) => diff::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         #[cfg(feature = "network")]
         Command::Published(command) => crate::network::plugin::run(command),
     }

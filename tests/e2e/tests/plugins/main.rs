@@ -6,6 +6,7 @@ mod proposals;
 mod revocation;
 mod shadow;
 mod test_plugin;
+mod vendor;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;

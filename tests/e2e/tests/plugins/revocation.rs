@@ -17,12 +17,12 @@ use crate::test_plugin::TestPlugin;
 const ORIGINAL: &str = "inference remote::vllm base_url:http:/v1";
 const CHANGED: &str = "inference remote::vllm base_url:http:/v2";
 
-fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     std::env::var(name)
         .unwrap_or_else(|_| panic!("{name} is not set; run the tests with `cargo xtask test`"))
 }
 
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {stderr}");
@@ -30,20 +30,20 @@ fn run(command: &mut Command) -> String {
 }
 
 /// A key pair of cosign.
-struct Signer(TempDir);
+pub(crate) struct Signer(TempDir);
 
 impl Signer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         run(cosign(folder.path()).arg("generate-key-pair"));
         Self(folder)
     }
 
-    fn public_key(&self) -> String {
+    pub(crate) fn public_key(&self) -> String {
         std::fs::read_to_string(self.0.path().join("cosign.pub")).unwrap()
     }
 
-    fn sign(&self, reference: &str) {
+    pub(crate) fn sign(&self, reference: &str) {
         run(cosign(self.0.path())
             .args(["sign", "--key", "cosign.key", "-y"])
             .args(["--tlog-upload=false", "--use-signing-config=false"])
@@ -67,7 +67,7 @@ fn condition<'a>(status: &'a SchemaPluginStatus, kind: &str) -> (&'a str, &'a st
     (&found.status, &found.reason, &found.message)
 }
 
-fn enforce(key: &str) -> Value {
+pub(crate) fn enforce(key: &str) -> Value {
     json!({ "level": "enforce", "keys": [key] })
 }
 
