@@ -112,3 +112,13 @@ fn arguments() -> Arguments {
     let matches = command.clone().get_matches();
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_every_command_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

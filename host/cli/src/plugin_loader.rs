@@ -26,14 +26,14 @@ pub(crate) struct PluginOptions {
 pub(crate) struct LimitOptions {
     /// File with limits, in the form of spec.limits of a SchemaPlugin, or a SchemaPlugin; by default the
     /// limits of the operator
-    #[arg(long = "limits", value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    limits: Option<PathBuf>,
 }
 
 impl LimitOptions {
     /// Reads the limits.
     pub(crate) fn read(&self) -> anyhow::Result<Limits> {
-        let Some(path) = &self.file else {
+        let Some(path) = &self.limits else {
             return Ok(Limits::default());
         };
         read_limits(&files::text(path)?)

@@ -217,7 +217,7 @@ impl Recording {
         };
         let assembled: Value = serde_json::from_str(&last.answer)?;
         let file = llsd_render::yaml::read(config)?;
-        let canonical = llsd_adapter_sdk::exchange::canonical::<Value>;
+        let canonical = |value: &Value| llsd_adapter_sdk::exchange::canonical(value);
         if canonical(&file) != canonical(&assembled["output"]["config"]) {
             found.push("config.yaml is not what assemble returned".to_owned());
         }

@@ -106,7 +106,9 @@ impl Registry {
         })?;
         match self.inner.resolve(&located).await {
             Ok(digest) => Ok(Some(digest)),
-            Err(RegistryError::NotFound { .. }) => Ok(None),
+            // Some registries deny access to a repository that does not exist yet. If access is really
+            // denied, the push fails.
+            Err(RegistryError::NotFound { .. } | RegistryError::Unauthorized { .. }) => Ok(None),
             Err(error) => Err(failed(stage_of(&error, Stage::Resolve), error.into())),
         }
     }

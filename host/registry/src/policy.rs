@@ -61,8 +61,8 @@ pub enum Denied {
     },
     /// The component is larger than the rule allows.
     #[error(
-        "the component has {size} bytes, and the rule for {prefix} allows {limit}; make it smaller, or ask the \
-         cluster administrator to raise the limit"
+        "the component has {size} bytes, and the rule for {prefix} allows {limit}; make it smaller, or raise \
+         spec.limits.component of the SchemaPlugin (component in the file of --limits)"
     )]
     TooLarge {
         /// The rule's prefix.

@@ -11,7 +11,7 @@ use llsd_install::{Environment, blocks_of, checkout, pages, program, sources};
 use serde_json::Value;
 
 /// The blocks by page and start of their first command, and the reason why no test runs them.
-const BY_HAND: [(&str, &str, &str); 20] = [
+const BY_HAND: [(&str, &str, &str); 23] = [
     ("README.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo test -p llsd-render", TESTS),
@@ -48,9 +48,18 @@ const BY_HAND: [(&str, &str, &str); 20] = [
         "rustup target add",
         "downloads a target, and builds in the checkout",
     ),
+    ("plugins.md", "llsd plugin new acme --lang js", LANGUAGES),
+    ("plugins.md", "llsd plugin new acme --lang c", LANGUAGES),
+    (
+        "CONTRIBUTING.md",
+        "cargo xtask plugins diff",
+        "needs the archive of the last release",
+    ),
 ];
 const DEMO: &str =
     "runs the whole test suite; a test below runs the demo, and the testbed's tests run `up`";
+const LANGUAGES: &str =
+    "needs the tools of the language; the tests of `llsd plugin new` run these commands";
 const RELEASE: &str = "needs a release; the tests of xtask-artifacts make, push and verify one";
 const TESTS: &str =
     "runs the tests themselves, which would be built again with the features of one package";
@@ -65,7 +74,8 @@ fn every_by_hand_block_has_a_reason() {
         let name = page.file_name().unwrap().to_str().unwrap();
         let entry = remaining
             .iter()
-            .find(|(page, start)| *page == name && block[0].starts_with(start));
+            .filter(|(page, start)| *page == name && block[0].starts_with(start))
+            .max_by_key(|(_, start)| start.len());
         let entry = *entry.unwrap_or_else(|| {
             panic!(
                 "{name}: {}: no test runs this block; remove `by-hand`, or add a reason to BY_HAND",
@@ -182,7 +192,7 @@ impl Workspace {
             ["llsd", command, ..] => is_command(command),
             // Programs of others, which are not part of this repository.
             [
-                "oras" | "cosign" | "helm" | "kubectl" | "sha256sum" | "tar",
+                "oras" | "cosign" | "helm" | "kubectl" | "npm" | "sha256sum" | "tar",
                 ..,
             ]
             | ["git", "checkout", ..]

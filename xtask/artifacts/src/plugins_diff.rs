@@ -27,7 +27,7 @@ pub fn run(released: &Path) -> anyhow::Result<()> {
     let explained = parse(&text)?;
     let mut differing = Vec::new();
     let mut compared = 0;
-    for name in plugins::names()? {
+    for plugins::Plugin { name, .. } in plugins::all()? {
         let (old, new) = (
             released.join(format!("{name}.wasm")),
             built.join(format!("{name}.wasm")),

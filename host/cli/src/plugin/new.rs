@@ -293,8 +293,10 @@ mod tests {
     fn no_template_has_a_placeholder_or_a_path_of_this_machine() {
         let machine = env!("CARGO_MANIFEST_DIR");
         for (path, text) in all() {
-            // GitHub's own expressions have a dollar sign.
-            assert!(!text.replace("${{", "").contains("{{"), "{path}: {text}");
+            for placeholder in ["name", "module", "world", "kind", "steps", "version"] {
+                let placeholder = format!("{{{{{placeholder}}}}}");
+                assert!(!text.contains(&placeholder), "{path}: {placeholder}");
+            }
             assert!(!text.contains(machine), "{path} names the checkout");
             assert!(
                 !Path::new(&path).is_absolute() && !path.contains(".."),

@@ -124,6 +124,7 @@ async fn limits_apply_to_published_plugins() {
     for command in ["verify", "inspect"] {
         let rejected = with_limits(&["plugin", command, &reference]);
         assert_eq!(rejected.status.code(), Some(1), "{}", printed(&rejected));
+        assert!(printed(&rejected).contains("raise spec.limits.component of the SchemaPlugin"));
     }
 }
 
