@@ -12,6 +12,7 @@ mod image;
 mod node;
 mod oracle;
 mod prerequisites;
+mod previous;
 mod release;
 mod static_binary;
 mod test;
@@ -179,6 +180,11 @@ impl Task {
                 ..builds_adapters
             },
             Self::Image { binary: Some(_) } => builds_adapters,
+            Self::Release(options) if options.is_verification() => Needs {
+                are_packages_optional: false,
+                python: true,
+                ..runs_node
+            },
             Self::Release(_) => Needs {
                 rust_targets: &static_binary::TARGETS,
                 python: true,

@@ -13,16 +13,19 @@ pub struct ServerPackages {
     pub python: PathBuf,
 }
 
+/// The release in the image of the distribution `starter`.
+const STARTER_RELEASE: &str = "0.7.3";
+
 /// Whether this machine must not leave out tests.
 pub fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| !value.is_empty())
 }
 
-/// Installs the server packages of one release for a node. Returns the reason if no node can run.
+/// Installs the server packages of the distribution `starter` for a node. Returns the reason if no node
+/// can run.
 pub fn prepare(
     testbed: &Testbed<'_>,
     cache: &Path,
-    release: &str,
 ) -> anyhow::Result<Result<ServerPackages, String>> {
     if let Some(reason) = testbed.node_problem()? {
         return Ok(Err(reason));
@@ -32,6 +35,6 @@ pub fn prepare(
             "a real node needs Python 3.12, for the server's image".to_owned()
         ));
     };
-    let venvs = oracle::ensure_release(cache, &python, Some(release))?;
+    let venvs = oracle::ensure_release(cache, &python, Some(STARTER_RELEASE))?;
     Ok(Ok(ServerPackages { venvs, python }))
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 
 use crate::control_plane::Testbed;
 use crate::static_binary::{self, TARGETS, THIS_MACHINE};
-use crate::{artifacts, elf, shell, tools};
+use crate::{artifacts, elf, node, previous, shell, tools};
 
 /// Options of the task.
 #[derive(clap::Args)]
@@ -28,12 +28,19 @@ pub struct Options {
     /// The folder of the release; target/dist if it is left out
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Make nothing; verify the release that was pushed to this registry, and install it on control planes
+    /// Make nothing; verify the release that was pushed to this registry, and install it on a real node
     #[arg(long, value_name = "REF", conflicts_with_all = ["tag", "registry", "sign", "binaries"])]
     verify: Option<String>,
     /// The public key of cosign that --verify demands signatures of
     #[arg(long, value_name = "FILE", requires = "verify")]
     key: Option<PathBuf>,
+}
+
+impl Options {
+    /// Whether a release is only verified.
+    pub fn is_verification(&self) -> bool {
+        self.verify.is_some()
+    }
 }
 
 fn parse_binary(text: &str) -> anyhow::Result<(String, PathBuf)> {
@@ -111,12 +118,18 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Verifies the release in `folder` and in `registry`, and installs it.
 fn verify(cache: &Path, folder: &Path, registry: &str, key: Option<&Path>) -> anyhow::Result<()> {
+    let packages = node::prepare(&Testbed::build(cache)?, cache)?;
+    let packages = packages.map_err(|reason| anyhow!("no node can run here: {reason}"))?;
+    let previous = previous::ensure(cache)?;
     let build = ["build", "--quiet", "--workspace", "--bin", "verify-release"];
     shell::step("build verify-release", &mut shell::cargo(&build))?;
     let mut verify = Command::new(shell::target().join("debug/verify-release"));
     verify.arg(folder).arg(registry);
-    verify.arg(tools::ensure_cosign(cache)?).args(key);
+    verify.arg(tools::ensure_cosign(cache)?);
+    verify.arg(previous).args(key);
     verify.env("LLSD_CACHE", cache);
+    verify.env("LLSD_ORACLE", cache.join("oracle"));
+    verify.env("LLSD_PYTHON", packages.python);
     shell::step("verify the release", &mut verify)
 }
 

@@ -7,9 +7,6 @@ use crate::{node, shell};
 /// configuration.
 const SAMPLES: [&str; 2] = ["samples/minimal.yaml", "samples/default.yaml"];
 
-/// The release in the image of the distribution `starter`.
-const RELEASE: &str = "0.7.3";
-
 /// Starts the cluster and prints commands to try. Ctrl-C stops it.
 ///
 /// The node is real if this machine can run one, so that the server answers. Otherwise, or with
@@ -25,7 +22,7 @@ pub fn run(is_built: bool, is_simulated: bool) -> anyhow::Result<()> {
     let packages = if is_simulated {
         None
     } else {
-        match node::prepare(&testbed, &cache, RELEASE)? {
+        match node::prepare(&testbed, &cache)? {
             Ok(packages) => Some(packages),
             Err(reason) => {
                 eprintln!("==> the node is simulated, so servers do not answer: {reason}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use llsd_testbed::Node;
-use llsd_testbed::node::{STARTER_RELEASE, ServerPackages};
+use llsd_testbed::node::{OPERATOR_IMAGE, STARTER_RELEASE, ServerPackages};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::lab::Lab;
@@ -42,7 +42,8 @@ impl Cluster {
 
     /// Imports the operator's image.
     pub async fn import_operator(&self) -> Result<()> {
-        self.node.import_operator(&variable("LLSD_BIN")?).await
+        let llsd = variable("LLSD_BIN")?;
+        self.node.import_operator(&llsd, OPERATOR_IMAGE).await
     }
 
     async fn start() -> Result<Self> {

@@ -40,7 +40,7 @@ use crate::invocation::Invocation;
 use crate::testbed::Testbed;
 use crate::toolchain::{self, Release, Tool};
 
-pub use images::{OPERATOR_IMAGE, write_operator_image};
+pub use images::OPERATOR_IMAGE;
 pub use init::init;
 pub use prerequisites::unavailable;
 pub use server_image::ServerPackages;
@@ -135,6 +135,12 @@ impl Node {
     /// The address of its registry, which serves plain HTTP to pods, to the node and to this machine.
     pub fn registry(&self) -> String {
         format!("{}:{}", self.record.network.node(), config::REGISTRY_PORT)
+    }
+
+    /// Makes the node pull from its own registry what pods name with the registry `host`.
+    pub fn mirror(&self, host: &str) -> Result<()> {
+        let folder = &self.testbed.state().folder;
+        config::pull_from_node(folder, self.record.network, host)
     }
 
     /// A command that runs inside the node's namespaces, such as `ctr`.

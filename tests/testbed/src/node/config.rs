@@ -48,12 +48,19 @@ pub(super) fn write(folder: &Path, network: Network, cgroup: &str) -> Result<()>
     // Pods get the cluster DNS. The cluster DNS itself forwards to nobody.
     fs::write(etc.join("resolv.conf"), "search .\n")?;
     let host = format!("{}:{REGISTRY_PORT}", network.node());
-    let hosts = etc.join("registries").join(&host);
+    pull_from_node(folder, network, &host)
+}
+
+/// Makes containerd pull from the registry of the node what is named with the registry `host`. It reads
+/// the file at every pull.
+pub(super) fn pull_from_node(folder: &Path, network: Network, host: &str) -> Result<()> {
+    let server = format!("http://{}:{REGISTRY_PORT}", network.node());
+    let hosts = folder.join("etc/registries").join(host);
     fs::create_dir_all(&hosts)?;
     fs::write(
         hosts.join("hosts.toml"),
         format!(
-            "server = \"http://{host}\"\n\n[host.\"http://{host}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
+            "server = \"{server}\"\n\n[host.\"{server}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
         ),
     )?;
     Ok(())

@@ -43,12 +43,12 @@ pub(super) async fn import_system_images(folder: &Path, cache: &Path) -> Result<
     Ok(())
 }
 
-/// Writes the operator's image with an `llsd` that was built for this machine.
+/// Writes the operator's image with an `llsd` that was built for this machine, under the name `image`.
 ///
 /// It differs from the published image in the binary, which is not static, and in the libraries that
 /// this binary needs.
-pub fn write_operator_image(layout: &Path, llsd: &Path) -> Result<()> {
-    write_program(layout, OPERATOR_IMAGE, llsd, &["/llsd"], "65532:65532")
+pub(super) fn write_operator_image(layout: &Path, llsd: &Path, image: &str) -> Result<()> {
+    write_program(layout, image, llsd, &["/llsd"], "65532:65532")
 }
 
 /// Writes an image with one program at the path that the entry point starts with, and the libraries that

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::images::write_operator_image;
+use super::images::{OPERATOR_IMAGE, write_operator_image};
 use super::{Node, ServerPackages};
 use crate::toolchain;
 use crate::wait::until;
@@ -46,18 +46,19 @@ impl Node {
         self.import(&written.await??).await
     }
 
-    /// Imports the operator's image with this binary.
-    pub async fn import_operator(&self, llsd: &Path) -> Result<()> {
+    /// Imports the operator's image with this binary, under the name `image`.
+    pub async fn import_operator(&self, llsd: &Path, image: &str) -> Result<()> {
         let layout = self.testbed().state().folder.join("images/operator");
-        let (target, llsd) = (layout.clone(), llsd.to_owned());
-        tokio::task::spawn_blocking(move || write_operator_image(&target, &llsd)).await??;
+        let (target, llsd, image) = (layout.clone(), llsd.to_owned(), image.to_owned());
+        let write = move || write_operator_image(&target, &llsd, &image);
+        tokio::task::spawn_blocking(write).await??;
         self.import(&layout).await
     }
 
     /// Installs the operator from the default manifests, unchanged, and waits until it is ready. It may
     /// read images from the registry of the node, which serves plain HTTP.
     pub async fn install_operator(&self, llsd: &Path) -> Result<()> {
-        self.import_operator(llsd).await?;
+        self.import_operator(llsd, OPERATOR_IMAGE).await?;
         let manifests = checkout().join("deploy/kustomize/default");
         let apply = self.testbed().kubectl("admin")?;
         let apply = apply.args(["apply", "--server-side", "--kustomize"]);
