@@ -1,6 +1,6 @@
 //! Recordings of a generation: every call of a plugin, the receipt and the file.
 //!
-//! `llsd render --requests` writes one, and `llsd plugin replay` repeats it. A recording is a directory:
+//! `llsd render --requests` and `llsd why --requests` write one, and `llsd plugin replay` repeats it. A recording is a directory:
 //! `receipt.json`, the generated `config.yaml`, and `calls/<number>-<function>`, each with `request.json` and
 //! `answer.json` in the form of a plugin's golden fixtures.
 
@@ -57,8 +57,6 @@ pub(crate) struct CallEntry {
 #[serde(rename_all = "camelCase")]
 struct ReceiptFile {
     form: String,
-    /// The program that generated the file.
-    engine: String,
     #[serde(flatten)]
     receipt: Receipt,
     calls: Vec<CallEntry>,
@@ -67,7 +65,6 @@ struct ReceiptFile {
 /// A recording that was read.
 pub(crate) struct Recording {
     pub(crate) receipt: Receipt,
-    pub(crate) engine: String,
     pub(crate) calls: Vec<RecordedCall>,
     /// The generated file.
     pub(crate) config: String,
@@ -95,6 +92,12 @@ impl Observer for Recorder {
 }
 
 impl Recorder {
+    /// Removes the calls until now.
+    pub(crate) fn clear(&self) {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.clear();
+    }
+
     /// Writes the recording of a generation to a new directory.
     pub(crate) fn write(
         &self,
@@ -134,7 +137,6 @@ impl Recorder {
         write(&folder.join("config.yaml"), config)?;
         let file = ReceiptFile {
             form: FORM.to_owned(),
-            engine: engine(),
             receipt: receipt.clone(),
             calls: entries,
         };
@@ -178,7 +180,6 @@ impl Recording {
         }
         Ok(Self {
             receipt: file.receipt,
-            engine: file.engine,
             calls,
             config: files::text(&folder.join("config.yaml"))?,
         })
@@ -226,11 +227,6 @@ impl Recording {
         }
         Ok(found)
     }
-}
-
-/// The program that generates, as receipts name it.
-pub(crate) fn engine() -> String {
-    format!("llsd {}", env!("CARGO_PKG_VERSION"))
 }
 
 fn case_name(number: usize, entry: &CallEntry) -> String {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use llsd_api::{Distribution, check};
 use llsd_render::objects::{ConfigPlan, Desired, Kind, Owner};
-use llsd_render::yaml;
+use llsd_render::{Receipt, yaml};
 use serde_json::Value;
 
 use crate::cache::{ClusterCache, ContentCache};
@@ -46,6 +46,8 @@ pub enum Change {
     Update,
     /// Going back to the previous revision.
     Undo,
+    /// Generating the configuration again, from the recorded base configuration.
+    Regeneration,
 }
 
 /// A base configuration, and the configuration that is generated from it.
@@ -55,6 +57,8 @@ pub struct ConfigChange {
     pub base: String,
     /// The generated configuration, as YAML.
     pub result: String,
+    /// Which plugin generated it, from which input.
+    pub receipt: Receipt,
 }
 
 /// One object, without fields that the API server maintains.
@@ -183,16 +187,17 @@ impl Previewed<'_> {
         };
         let recorded = match change {
             Change::Undo => revisions.previous(owner).await?.unwrap_or(revision),
-            Change::Reconcile | Change::Update => revision,
+            Change::Reconcile | Change::Update | Change::Regeneration => revision,
         };
         let recorded = recorded.resolution;
         let mut renewed = match change {
             Change::Update => Renewed::by(&self.updates(&recorded)),
-            Change::Reconcile | Change::Undo => Renewed::default(),
+            Change::Reconcile | Change::Undo | Change::Regeneration => Renewed::default(),
         };
         // An update also looks where the tag points now.
         renewed.image |= change == Change::Update && recorded.gathered.digest().is_some();
         let has_changed = current.author != recorded.author && change != Change::Undo;
+        renewed.adapter |= change == Change::Regeneration;
         if has_changed || !renewed.is_empty() {
             return resolver.next(current, &recorded, renewed).await;
         }
@@ -235,6 +240,7 @@ fn config_change(gathered: Gathered, plan: ConfigPlan) -> Option<ConfigChange> {
         (Source::Base { config, .. }, ConfigPlan::Generated(generated)) => Some(ConfigChange {
             base: yaml::write(&config),
             result: generated.yaml,
+            receipt: generated.receipt,
         }),
         _ => None,
     }

@@ -90,7 +90,13 @@ pub struct Receipt {
     pub output: String,
     /// Fuel of all calls together.
     pub fuel: u64,
+    /// The program that generated the file. Receipts of older releases do not have it.
+    #[serde(default)]
+    pub engine: String,
 }
+
+/// The program that generates, as receipts name it.
+pub const ENGINE: &str = concat!("llsd ", env!("CARGO_PKG_VERSION"));
 
 /// Why [`generate`] failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -303,6 +309,7 @@ impl CallLog {
             input: digest::of(self.inputs.join("\n").as_bytes()),
             output: digest::of(yaml.as_bytes()),
             fuel: self.fuel,
+            engine: ENGINE.to_owned(),
         }
     }
 

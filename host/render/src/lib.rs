@@ -20,7 +20,8 @@ mod server_facts;
 pub mod yaml;
 
 pub use generate::{
-    GenerateError, Generated, Inputs, PodContext, PodVariable, Receipt, ValueSource, generate,
+    ENGINE, GenerateError, Generated, Inputs, PodContext, PodVariable, Receipt, ValueSource,
+    generate,
 };
 pub use provider_package::ProviderPackage;
 pub use running_release::running_release;

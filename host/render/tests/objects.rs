@@ -486,6 +486,7 @@ fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
             input: digest.clone(),
             output: digest,
             fuel: 0,
+            engine: String::new(),
         },
     }))
 }

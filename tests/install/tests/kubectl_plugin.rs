@@ -103,6 +103,29 @@ async fn preview_and_why_show_the_current_and_the_new_state_and_change_nothing()
         assert!(why.contains(expected), "{expected}: {why}");
     }
 
+    // What the operator asked its plugins can be repeated elsewhere.
+    let recording = bin.path().join("recording");
+    let recording = recording.to_str().unwrap();
+    let requests = ["why", "minimal", "--requests", recording];
+    let requests = kubectl_llsd(&cluster, bin.path(), &requests).await;
+    assert!(
+        !requests.stderr.contains("not the one in use"),
+        "{}",
+        requests.stderr
+    );
+    requests.success().unwrap();
+    let replay = ["plugin", "replay", recording];
+    let replay = kubectl_llsd(&cluster, bin.path(), &replay).await;
+    let replay = replay.success().unwrap();
+    let output = "--output=jsonpath={.status.configGeneration.outputDigest}";
+    let output = cluster.run(&["get", "llsd", "minimal", output]).await;
+    let output = output.unwrap();
+    assert!(output.starts_with("sha256:"), "{output}");
+    assert!(
+        replay.contains(&format!("the file is {output}")),
+        "{replay}"
+    );
+
     let missing_secret =
         r#"{"spec": {"providers": {"inference": {"apiKey": {"name": "absent", "key": "k"}}}}}"#;
     cluster

@@ -203,6 +203,18 @@ pub struct ConfigGeneration {
     /// Digest of the inputs, the plugin and the output. Equal receipts mean equal configurations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+    /// Digest of the requests to the plugin. `llsd why --requests` writes the requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_digest: Option<String>,
+    /// Digest of the generated configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_digest: Option<String>,
+    /// Work of the plugin: the same for the same requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuel: Option<i64>,
+    /// Program that generated the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
 }
 
 /// A model of the resource.

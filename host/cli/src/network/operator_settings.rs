@@ -1,6 +1,8 @@
 //! Loads what the installed operator works with (its settings, plugins and registries), for `preview`
 //! and `why`. What the user has no permission to read is reported and left out.
 
+use std::sync::Arc;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, WebhookClientConfig,
 };
@@ -8,8 +10,10 @@ use kube::Client;
 use kube::api::Api;
 use llsd_api::DISTRIBUTION_CRD_NAME;
 use llsd_controller::{PreviewOptions, Previewer};
+use llsd_plugin::Observer;
 use llsd_registry::Registry;
 
+use crate::caches::Caches;
 use crate::network::cluster::ClusterOptions;
 use crate::network::registry::RegistryOptions;
 use crate::{output, plugin_loader};
@@ -47,7 +51,16 @@ impl OperatorOptions {
         &self,
         work: impl AsyncFnOnce(Client, Previewer) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let host = plugin_loader::host()?;
+        self.run_observed(None, work)
+    }
+
+    /// Like [`run`](Self::run), and reports every call of a plugin to `observer`.
+    pub(crate) fn run_observed<T>(
+        &self,
+        observer: Option<Arc<dyn Observer>>,
+        work: impl AsyncFnOnce(Client, Previewer) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let host = plugin_loader::host_with(&Caches::of_user(), observer)?;
         let plugins = plugin_loader::load(&host, &self.plugins)?;
         let registry = Registry::new(self.registries.settings()?)?;
         let keyring = self.registries.keyring()?;

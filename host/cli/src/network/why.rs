@@ -1,18 +1,22 @@
 //! `llsd why`: explains the state of one resource.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use llsd_api::{Distribution, escape_line, escape_lines};
-use llsd_controller::Preview;
+use llsd_controller::{Change, Preview, Previewer};
+use llsd_plugin::Observer;
 
 use crate::network::cluster::distribution;
 use crate::network::operator_settings::OperatorOptions;
+use crate::recording::Recorder;
 use crate::{Exit, output, text_diff};
 
 const TITLE: Style = Style::new().bold();
@@ -26,13 +30,19 @@ const MAX_EVENTS: usize = 8;
 pub(crate) struct Arguments {
     /// Name of the resource
     name: String,
+    /// Write the receipt and every request to a plugin to this new directory, for `llsd plugin replay`
+    #[arg(long, value_name = "FOLDER")]
+    requests: Option<PathBuf>,
     #[command(flatten)]
     operator: OperatorOptions,
 }
 
 /// Prints status, conditions, events and the configuration as a diff against its base.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    arguments.operator.run(async |client, previewer| {
+    let recorder = Arc::new(Recorder::default());
+    let observer: Arc<dyn Observer> = recorder.clone();
+    let observer = Some(observer);
+    arguments.operator.run_observed(observer, async |client, previewer| {
         let resource = distribution(&client, &arguments.name).await?;
         let events = events(&client, &resource).await?;
         let previewed = previewer.preview(&resource).await;
@@ -59,8 +69,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             }
         };
         output::print_styled(&report);
+        if let Some(folder) = &arguments.requests {
+            write_requests(&resource, &previewer, &recorder, folder).await?;
+        }
         Ok(Exit::Success)
     })
+}
+
+/// Generates the configuration again, and writes the requests to its plugins.
+async fn write_requests(
+    resource: &Distribution,
+    previewer: &Previewer,
+    recorder: &Recorder,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    recorder.clear();
+    let again = previewer.preview_change(resource, Change::Regeneration);
+    let Some(config) = again.await?.config else {
+        bail!("nothing is generated for this resource, so there are no requests to write");
+    };
+    recorder.write(folder, &config.receipt, &config.result)?;
+    let status = resource.status.as_ref();
+    let running =
+        status.and_then(|status| status.config_generation.as_ref()?.output_digest.as_ref());
+    if running.is_some_and(|running| *running != config.receipt.output) {
+        output::print_warning(
+            "the file of these requests is not the one in use: the resource, the plugin or the operator has changed since",
+        );
+    }
+    Ok(())
 }
 
 fn overview(resource: &Distribution) -> String {

@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use llsd_plugin::{Plugin, Request};
+use llsd_render::ENGINE;
 use llsd_render::adapter::Adapter;
 
-use crate::recording::{RecordedCall, Recording, engine};
+use crate::recording::{RecordedCall, Recording};
 use crate::{Exit, output, plugin_loader};
 
 /// Arguments of `plugin replay`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory that `llsd render --requests` wrote
+    /// Directory that `llsd render --requests` or `llsd why --requests` wrote
     folder: PathBuf,
     #[command(flatten)]
     plugins: plugin_loader::PluginOptions,
@@ -50,11 +51,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     for difference in &differences {
         output::print(difference);
     }
-    if recording.engine != engine() {
+    if receipt.engine != ENGINE {
         output::print_progress(&format!(
-            "{} generated this, and {} replayed it: fuel can differ between releases",
-            recording.engine,
-            engine()
+            "{} generated this, and {ENGINE} replayed it: fuel can differ between releases",
+            receipt.engine
         ));
     }
     Ok(Exit::Rejected)

@@ -210,6 +210,7 @@ mod tests {
             input: String::new(),
             output: String::new(),
             fuel: 0,
+            engine: String::new(),
         };
         let running = PluginIdentity {
             name: "acme".to_owned(),

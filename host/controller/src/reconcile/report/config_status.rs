@@ -58,6 +58,10 @@ pub(super) fn config_generation(
         receipt: Some(digest::of(
             [&*receipt.input, &receipt.component, &receipt.output].join("\n"),
         )),
+        input_digest: Some(receipt.input.clone()),
+        output_digest: Some(receipt.output.clone()),
+        fuel: i64::try_from(receipt.fuel).ok(),
+        engine: Some(receipt.engine.clone()).filter(|engine| !engine.is_empty()),
     })
 }
 

@@ -198,6 +198,7 @@ mod tests {
                 input: String::new(),
                 output: String::new(),
                 fuel: 0,
+                engine: String::new(),
             },
         }))
     }
