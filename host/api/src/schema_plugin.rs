@@ -157,6 +157,11 @@ pub struct Verify {
     /// accepted by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_repository: Option<bool>,
+    /// Predicate types of attestations that one of the keys must have signed, for example
+    /// https://llamastack.io/attestations/conformance/v1 or https://slsa.dev/provenance/v1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 512)))]
+    pub attestations: Option<Vec<String>>,
     /// What happens to a plugin in use that is no longer sufficiently signed, because a key was removed or
     /// level enforce was added. Keep (default): it stays in use, and condition Verified is False.
     /// Quarantine: it is taken out of use.

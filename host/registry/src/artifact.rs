@@ -40,6 +40,37 @@ impl Description {
     }
 }
 
+/// A document about a plugin, such as a conformance report or an SBOM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The media type, which is also the type of the artifact.
+    pub media_type: String,
+    /// The document.
+    pub content: Vec<u8>,
+}
+
+/// The config of an artifact that has none.
+pub(crate) const EMPTY_CONFIG: &[u8] = b"{}";
+const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
+impl Attachment {
+    /// The manifest of an artifact that refers to the manifest `subject`.
+    pub(crate) fn pack(&self, subject: &[u8]) -> Vec<u8> {
+        let describe = |media_type: &str, content: &[u8]| {
+            descriptor(media_type, Digest::of(content), content.len(), None)
+        };
+        let manifest = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "artifactType": self.media_type,
+            "config": describe(EMPTY, EMPTY_CONFIG),
+            "layers": [describe(&self.media_type, &self.content)],
+            "subject": describe(OCI_MANIFEST, subject),
+        });
+        manifest.to_string().into_bytes()
+    }
+}
+
 /// Why an artifact could not be written to a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {

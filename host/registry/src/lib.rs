@@ -47,7 +47,7 @@ mod settings;
 pub mod signature;
 mod transport;
 
-pub use artifact::{Description, WriteError, write_layout};
+pub use artifact::{Attachment, Description, WriteError, write_layout};
 pub use base_config::{BaseConfig, Error as BaseError};
 pub use client::Registry;
 pub use credentials::Keyring;

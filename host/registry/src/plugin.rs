@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, TryFutureExt as _};
 
-use crate::artifact::{self, Description, PluginManifest, Unpacked};
+use crate::artifact::{self, Attachment, Description, EMPTY_CONFIG, PluginManifest, Unpacked};
 use crate::client::{LocateError, Registry};
 use crate::credentials::Keyring;
 use crate::digest::Digest;
@@ -172,6 +172,51 @@ impl Registry {
             manifest_digest: packed.manifest_digest,
             layer_digest: packed.layer_digest,
         })
+    }
+}
+
+impl Registry {
+    /// Attaches a document to a pushed plugin, as a referrer of its manifest.
+    pub async fn attach(
+        &self,
+        plugin: &Reference,
+        document: &Attachment,
+        keyring: &Keyring,
+    ) -> Result<(), PullError> {
+        let failed = |stage, cause| PullError {
+            plugin: plugin.to_string(),
+            stage,
+            cause: Box::new(cause),
+        };
+        let located = self.inner.locate(plugin, keyring).map_err(|error| {
+            let (stage, cause) = settings_failure(error);
+            failed(stage, cause)
+        })?;
+        let target = &located.target;
+        let name = target.digest().map(ToString::to_string);
+        let name = name.or_else(|| target.tag().map(str::to_owned));
+        let name = name.unwrap_or_default();
+        let attach = async |session: Arc<Session>| {
+            let repository = target.repository();
+            let subject = session.get_manifest(repository, &name).await?;
+            for blob in [EMPTY_CONFIG, &document.content] {
+                session.put_blob(repository, blob.to_vec().into()).await?;
+            }
+            let manifest = document.pack(&subject.bytes);
+            let media_type = &document.media_type;
+            session
+                .put_referrer(repository, &subject.digest, media_type, manifest)
+                .await
+        };
+        let attaching = self
+            .inner
+            .try_each(&located, |session| attach(session).boxed());
+        let attached = self
+            .inner
+            .within_deadline(&plugin.to_string(), attaching)
+            .await;
+        attached.map_err(|error| failed(stage_of(&error, Stage::Fetch), error.into()))?;
+        Ok(())
     }
 }
 

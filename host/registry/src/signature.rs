@@ -4,7 +4,8 @@
 //! the keys that have signed. Signatures are read from the tag `sha256-<digest>.sig` and from bundles
 //! attached as referrers (the referrers API, or its fallback tag). A form that cannot be read does not
 //! stop the others. A signature counts only if it is valid, signs this digest, *and* names no other
-//! repository than the requested one. Keyless signatures need a transparency log and are not supported.
+//! repository than the requested one. A rule can also require attestations: statements of a predicate
+//! type about this digest, signed by a trusted key. Keyless signatures need a transparency log and are not supported.
 
 use std::collections::BTreeSet;
 
@@ -45,6 +46,8 @@ pub struct Verification {
     /// Whether signatures that name no repository are rejected. Bundles by `cosign sign` name one only
     /// with `-a docker-reference=…`.
     pub require_repository: bool,
+    /// The predicate types of the attestations that a trusted key must have signed.
+    pub attestations: BTreeSet<String>,
 }
 
 impl Verification {
@@ -55,6 +58,7 @@ impl Verification {
             keys: Vec::new(),
             threshold: 1,
             require_repository: false,
+            attestations: BTreeSet::new(),
         }
     }
 
@@ -65,6 +69,7 @@ impl Verification {
             keys,
             threshold: 1,
             require_repository: false,
+            attestations: BTreeSet::new(),
         }
     }
 }
@@ -103,6 +108,17 @@ pub enum Error {
         /// Why each other signature was rejected.
         rejected: Vec<String>,
     },
+    /// A required attestation is missing.
+    #[error(
+        "{digest} has no attestation of type {} by a trusted key; add it with cosign attest --key --type",
+        .missing.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(" and ")
+    )]
+    MissingAttestations {
+        /// The manifest.
+        digest: Digest,
+        /// The predicate types.
+        missing: Vec<String>,
+    },
     /// A request to the registry failed.
     #[error("failed to read the signatures from the registry")]
     Registry(#[from] RegistryError),
@@ -138,6 +154,8 @@ struct Signature {
     /// The signature over `message`.
     bytes: Vec<u8>,
     subject: Subject,
+    /// The predicate type, if the message is an attestation.
+    attestation: Option<String>,
 }
 
 /// What a signed message refers to.
@@ -197,16 +215,26 @@ fn conclude(
         failed,
     } = all;
     let mut valid = BTreeSet::new();
+    let mut missing = verification.attestations.clone();
     for signature in &signatures {
-        match signer(signature, artifact, verification) {
-            Ok(key) => {
+        let location = &signature.location;
+        let signer = signer(signature, artifact, verification);
+        match (signer, &signature.attestation) {
+            (Ok(key), None) => {
                 valid.insert(key.fingerprint());
             }
-            Err(problem) => rejected.push(format!("{} {problem}", signature.location)),
+            (Ok(_), Some(predicate)) => {
+                missing.remove(predicate);
+                let predicate = shortened(predicate);
+                rejected.push(format!(
+                    "{location} has predicate type {predicate:?}, which is not a signature"
+                ));
+            }
+            (Err(problem), _) => rejected.push(format!("{location} {problem}")),
         }
     }
     let threshold = verification.threshold.max(1);
-    if valid.len() >= threshold {
+    if valid.len() >= threshold && missing.is_empty() {
         return Ok(valid);
     }
     let first_transient = failed.iter().find(|error| error.is_transient());
@@ -214,6 +242,10 @@ fn conclude(
         return Err(Error::Registry(error.clone()));
     }
     let digest = artifact.digest.clone();
+    if valid.len() >= threshold {
+        let missing = missing.into_iter().collect();
+        return Err(Error::MissingAttestations { digest, missing });
+    }
     Err(match signatures.is_empty() && rejected.is_empty() {
         true => Error::Unsigned { digest },
         false => Error::NotEnoughSignatures {

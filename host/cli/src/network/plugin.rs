@@ -1,6 +1,7 @@
 //! `llsd plugin …`: the commands for plugins in a registry.
 
 mod artifact;
+mod documents;
 mod inspect;
 mod pull;
 mod push;

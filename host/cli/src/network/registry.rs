@@ -125,6 +125,9 @@ pub(crate) struct SignatureOptions {
     /// Reject signatures that name no repository
     #[arg(long)]
     require_repository: bool,
+    /// Predicate type of an attestation that a key must have signed; repeatable
+    #[arg(long = "require-attestation", value_name = "TYPE", requires = "keys")]
+    attestations: Vec<String>,
 }
 
 impl SignatureOptions {
@@ -134,6 +137,7 @@ impl SignatureOptions {
             keys: Vec::new(),
             threshold: 1,
             require_repository: false,
+            attestations: Vec::new(),
         }
     }
 
@@ -156,6 +160,7 @@ impl SignatureOptions {
             keys,
             threshold: self.threshold,
             require_repository: self.require_repository,
+            attestations: self.attestations.iter().cloned().collect(),
         };
         let mut rule = Rule::new(plugin.name(), verification);
         rule.max_bytes = max_bytes;

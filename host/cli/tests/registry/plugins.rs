@@ -189,6 +189,94 @@ async fn only_signatures_of_a_trusted_key_are_accepted() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_are_attached_and_required_as_attestations() {
+    const CONFORMANCE: &str = "https://llamastack.io/attestations/conformance/v1";
+    const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
+    let setup = Setup::start(false, Access::Anyone).await;
+    let home = setup.home.path();
+    let (reference, predicates) = (setup.reference("acme/pack:0.1.0"), home.join("predicates"));
+    let sbom = home.join("sbom.json");
+    std::fs::write(&sbom, r#"{"bomFormat":"CycloneDX"}"#).unwrap();
+    let push = [
+        "plugin",
+        "push",
+        &reference,
+        &component("example-pack"),
+        "--source",
+        "git+https://acme.example/pack.git@0123abcd",
+        "--builder",
+        "https://acme.example/ci/7",
+        "--sbom",
+        sbom.to_str().unwrap(),
+        "--predicates",
+        predicates.to_str().unwrap(),
+    ];
+    let pinned = succeed(&setup.llsd(&push)).trim().to_owned();
+    // A second push attaches nothing twice.
+    succeed(&setup.llsd(&push));
+
+    let digest = setup.crane(&["digest", &reference]).await;
+    let tag = setup.reference(&format!("acme/pack:{}", digest.trim().replace(':', "-")));
+    let index: Value = serde_json::from_str(&setup.crane(&["manifest", &tag]).await).unwrap();
+    let types: Vec<&str> = index["manifests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["artifactType"].as_str().unwrap())
+        .collect();
+    let statement = "application/vnd.in-toto+json";
+    assert_eq!(
+        types,
+        [statement, statement, "application/vnd.cyclonedx+json"]
+    );
+    let provenance = std::fs::read_to_string(predicates.join("provenance.json")).unwrap();
+    assert!(provenance.contains("0123abcd") && provenance.contains("https://acme.example/ci/7"));
+
+    cosign(home, &["generate-key-pair"]);
+    let offline = ["--tlog-upload=false", "--use-signing-config=false"];
+    let sign = [
+        &["sign", "--key", "cosign.key", "--allow-http-registry", "-y"][..],
+        &offline,
+    ];
+    cosign(home, &[&sign.concat()[..], &[&pinned]].concat());
+    let key = home.join("cosign.pub").display().to_string();
+    let verify = |types: &[&str]| {
+        let required = types.iter().flat_map(|one| ["--require-attestation", one]);
+        let mut arguments = vec!["plugin", "verify", &pinned, "--key", &key];
+        arguments.extend(required);
+        setup.llsd(&arguments)
+    };
+    succeed(&verify(&[]));
+    let attest = |name: &str, kind: &str| {
+        let predicate = predicates.join(name).display().to_string();
+        let attest = [
+            "attest",
+            "--key",
+            "cosign.key",
+            "--allow-http-registry",
+            "-y",
+        ];
+        let what = ["--predicate", &predicate, "--type", kind, &pinned];
+        cosign(home, &[&attest[..], &offline, &what].concat());
+    };
+    // The attached statements are not signed, so they do not count.
+    let missing = verify(&[CONFORMANCE]);
+    assert_eq!(missing.status.code(), Some(1), "{}", printed(&missing));
+    attest("conformance.json", CONFORMANCE);
+    succeed(&verify(&[CONFORMANCE]));
+    let missing = verify(&[CONFORMANCE, PROVENANCE]);
+    assert_eq!(missing.status.code(), Some(1), "{}", printed(&missing));
+    let expected = format!("has no attestation of type {PROVENANCE:?} by a trusted key");
+    assert!(
+        printed(&missing).contains(&expected),
+        "{}",
+        printed(&missing)
+    );
+    attest("provenance.json", PROVENANCE);
+    succeed(&verify(&[CONFORMANCE, PROVENANCE]));
+}
+
 fn cosign(folder: &Path, arguments: &[&str]) {
     let output = Command::new(tool("LLSD_COSIGN_BIN"))
         .args(arguments)

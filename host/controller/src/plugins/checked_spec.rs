@@ -133,6 +133,7 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
         keys,
         threshold,
         require_repository,
+        attestations,
         on_verification_loss: _,
     }) = verify
     else {
@@ -155,6 +156,7 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
         keys: trusted,
         threshold: threshold.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         require_repository: *require_repository == Some(true),
+        attestations: attestations.iter().flatten().cloned().collect(),
     })
 }
 

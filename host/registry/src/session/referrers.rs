@@ -47,7 +47,7 @@ impl Session {
         repository: &str,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, Error> {
-        let tag = format!("sha256-{}", subject.hex());
+        let tag = fallback_tag(subject);
         match self.get_manifest(repository, &tag).await {
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -58,6 +58,11 @@ impl Session {
             }
         }
     }
+}
+
+/// The tag of the list of referrers, in a registry without the referrers API.
+pub(super) fn fallback_tag(subject: &Digest) -> String {
+    format!("sha256-{}", subject.hex())
 }
 
 fn referrers_in(bytes: &[u8], at: &str) -> Result<Vec<Descriptor>, Error> {

@@ -1,12 +1,16 @@
 //! Uploads: blobs first, then the manifest that refers to them.
 
-use bytes::Bytes;
-use reqwest::Method;
-use reqwest::header::LOCATION;
+use std::collections::BTreeMap;
 
+use bytes::Bytes;
+use reqwest::header::LOCATION;
+use reqwest::{Method, Response};
+
+use super::referrers::fallback_tag;
 use super::{Access, Session};
 use crate::digest::Digest;
 use crate::error::Error;
+use crate::manifest::{Descriptor, OCI_INDEX, OCI_MANIFEST};
 use crate::transport::Request;
 
 impl Session {
@@ -59,12 +63,60 @@ impl Session {
         bytes: Vec<u8>,
     ) -> Result<Digest, Error> {
         let digest = Digest::of(&bytes);
+        let body = (media_type, bytes);
+        self.put(repository, tag_or_digest, body).await?;
+        Ok(digest)
+    }
+
+    /// Uploads a manifest that refers to `subject`. A registry without the referrers API does not add it to
+    /// the list of referrers, so it is added to the fallback tag.
+    pub(crate) async fn put_referrer(
+        &self,
+        repository: &str,
+        subject: &Digest,
+        artifact_type: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(), Error> {
+        let referrer = Descriptor {
+            media_type: OCI_MANIFEST.to_owned(),
+            digest: Digest::of(&bytes),
+            size: bytes.len() as u64,
+            artifact_type: Some(artifact_type.to_owned()),
+            annotations: BTreeMap::new(),
+            platform: None,
+        };
+        let digest = referrer.digest.to_string();
+        let put = self.put(repository, &digest, (OCI_MANIFEST, bytes)).await?;
+        if put.headers().contains_key("oci-subject") {
+            return Ok(());
+        }
+        let mut all = self.referrers_from_tag(repository, subject).await?;
+        if all.iter().any(|one| one.digest == referrer.digest) {
+            return Ok(());
+        }
+        all.push(referrer);
+        let index = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": OCI_INDEX,
+            "manifests": all,
+        });
+        let tag = fallback_tag(subject);
+        let body = (OCI_INDEX, index.to_string().into_bytes());
+        self.put(repository, &tag, body).await?;
+        Ok(())
+    }
+
+    async fn put(
+        &self,
+        repository: &str,
+        tag_or_digest: &str,
+        (media_type, bytes): (&str, Vec<u8>),
+    ) -> Result<Response, Error> {
         let at = self.at(repository, tag_or_digest);
         let url = self.url(&at, &[repository, "manifests", tag_or_digest])?;
         let request = Request::get(url, &at)
             .method(Method::PUT)
             .body(media_type, bytes.into());
-        self.send(repository, Access::Push, &request).await?;
-        Ok(digest)
+        self.send(repository, Access::Push, &request).await
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct SignedBundle {
     pub(super) signature: Vec<u8>,
     /// The manifest and the repository that the bundle refers to.
     pub(super) subject: Subject,
+    /// The predicate type, if the bundle is an attestation and not a signature.
+    pub(super) attestation: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -77,12 +79,13 @@ pub(super) fn parse(
                 return Err("does not have exactly one signature".to_owned());
             };
             let payload = decode(&payload)?;
-            let subject = statement_subject(&payload, digest)?;
+            let (subject, attestation) = statement_subject(&payload, digest)?;
             let message = pre_authentication(&payload_type, &payload);
             Ok(SignedBundle {
                 message,
                 signature: decode(sig)?,
                 subject,
+                attestation,
             })
         }
         // The signature is over the bytes of the manifest, so it cannot refer to another manifest.
@@ -96,13 +99,15 @@ pub(super) fn parse(
                 digest: Some(digest.clone()),
                 repository: None,
             },
+            attestation: None,
         }),
         _ => Err("contains neither a statement nor a signature".to_owned()),
     }
 }
 
-/// The subject that a statement refers to: the one with `digest` if there is one, otherwise the first.
-fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Subject, String> {
+/// The subject that a statement refers to (the one with `digest` if there is one, otherwise the first), and
+/// the predicate type of an attestation.
+fn statement_subject(payload: &[u8], digest: &Digest) -> Result<(Subject, Option<String>), String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Statement {
@@ -129,12 +134,7 @@ fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Subject, String>
     }
     let statement: Statement =
         serde_json::from_slice(payload).map_err(|_| "contains no in-toto statement".to_owned())?;
-    if statement.predicate_type != SIGN_PREDICATE {
-        return Err(format!(
-            "has predicate type {:?}, which is not a signature",
-            shortened(&statement.predicate_type)
-        ));
-    }
+    let attestation = Some(statement.predicate_type).filter(|one| one != SIGN_PREDICATE);
     let subjects = statement.subject.into_iter().map(|subject| {
         let hex = subject.digest.sha256.unwrap_or_default();
         let named = Some(subject.name).filter(|name| !name.is_empty());
@@ -147,10 +147,11 @@ fn statement_subject(payload: &[u8], digest: &Digest) -> Result<Subject, String>
     let own = subjects
         .iter()
         .position(|one| one.digest.as_ref() == Some(digest));
-    Ok(match subjects.is_empty() {
+    let subject = match subjects.is_empty() {
         true => Subject::default(),
         false => subjects.swap_remove(own.unwrap_or(0)),
-    })
+    };
+    Ok((subject, attestation))
 }
 
 /// The pre-authentication encoding of DSSE, which is the signed message.

@@ -59,6 +59,7 @@ pub(super) async fn from_tag(
                 subject: simple_subject(&message),
                 message,
                 bytes: signature,
+                attestation: None,
             }),
             Err(error) => unreadable(all, &location, error),
         }
@@ -105,11 +106,13 @@ pub(super) async fn from_referrers(
                     message,
                     signature,
                     subject,
+                    attestation,
                 }) => all.signatures.push(Signature {
                     location,
                     message,
                     bytes: signature,
                     subject,
+                    attestation,
                 }),
                 Err(problem) => all.rejected.push(format!("{location} {problem}")),
             },

@@ -35,6 +35,7 @@ fn simple(pair: &KeyPair, signed: &Digest) -> Signature {
         message,
         bytes,
         subject,
+        attestation: None,
     }
 }
 
@@ -57,12 +58,14 @@ fn bundled(bytes: &[u8], digest: &Digest, manifest: &[u8]) -> Result<Signature, 
         message,
         signature,
         subject,
+        attestation,
     } = bundle::parse(bytes, digest, manifest)?;
     Ok(Signature {
         location: "bundle".into(),
         message,
         bytes: signature,
         subject,
+        attestation,
     })
 }
 
@@ -325,4 +328,35 @@ mod fuzz {
             let _ = simple_subject(&bytes);
         }
     }
+}
+
+#[test]
+fn a_required_attestation_must_be_signed_by_a_trusted_key_and_is_no_signature() {
+    const TYPE: &str = "https://example.com/tested/v1";
+    let (a, stranger) = (pair(), pair());
+    let digest = Digest::of(b"m");
+    let bundled_by = |pair: &KeyPair, predicate: &str| {
+        let payload = statement(&digest, predicate);
+        bundled(&bundle(pair, &payload), &digest, b"m").unwrap()
+    };
+    let signed = || bundled_by(&a, SIGN_PREDICATE);
+    let mut trusting = Verification::enforce(vec![public(&a)]);
+    trusting.attestations.insert(TYPE.to_owned());
+    let verified = |found: Vec<Signature>| verified(found, &digest, REPOSITORY, &trusting);
+    assert!(verified(vec![signed(), bundled_by(&a, TYPE)]).is_ok());
+    for other in [
+        bundled_by(&stranger, TYPE),
+        bundled_by(&a, "https://example.com/other/v1"),
+    ] {
+        let error = verified(vec![signed(), other]).unwrap_err();
+        assert!(
+            matches!(error, Error::MissingAttestations { .. }),
+            "{error}"
+        );
+    }
+    let error = verified(vec![bundled_by(&a, TYPE)]).unwrap_err();
+    assert!(
+        matches!(error, Error::NotEnoughSignatures { .. }),
+        "{error}"
+    );
 }

@@ -50,6 +50,16 @@ impl Signer {
             .args(["--allow-http-registry", "--new-bundle-format=false"])
             .arg(reference));
     }
+
+    /// Signs a statement about a plugin.
+    pub(crate) fn attest(&self, reference: &str, kind: &str, predicate: &Path) {
+        run(cosign(self.0.path())
+            .args(["attest", "--key", "cosign.key", "-y", "--type", kind])
+            .args(["--tlog-upload=false", "--use-signing-config=false"])
+            .args(["--allow-http-registry", "--predicate"])
+            .arg(predicate)
+            .arg(reference));
+    }
 }
 
 fn cosign(folder: &Path) -> Command {
@@ -84,6 +94,18 @@ async fn a_plugin_whose_key_was_removed_is_reported_and_taken_out_of_use_only_on
     let status = loaded.status.unwrap();
     assert_eq!(condition(&status, "Verified").0, "True");
     let digest = status.current.unwrap().component_digest;
+
+    let attested = json!({ "attestations": ["https://acme.example/tested/v1"] });
+    installed.edit(json!({ "verify": attested })).await;
+    let kept = installed
+        .wait_for("Verified", "False", "SignatureInvalid")
+        .await;
+    let status = kept.status.unwrap();
+    let (_, _, message) = condition(&status, "Verified");
+    assert!(message.contains("has no attestation of type"), "{message}");
+    let not_attested = json!({ "attestations": null });
+    installed.edit(json!({ "verify": not_attested })).await;
+    installed.wait_for("Verified", "True", "Succeeded").await;
 
     installed
         .edit(json!({ "verify": enforce(UNUSED_KEY) }))

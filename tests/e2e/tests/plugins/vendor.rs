@@ -14,6 +14,9 @@ use crate::generated_by;
 use crate::revocation::{Signer, enforce, run, variable};
 use crate::test_plugin::TestPlugin;
 
+/// The type of the attestation that the conformance suite passed.
+const CONFORMANCE: &str = "https://llamastack.io/attestations/conformance/v1";
+
 /// What differs between languages.
 struct Language {
     /// Value of `--lang`.
@@ -110,12 +113,20 @@ impl Vendor {
     fn publish(&self, registry: &TestRegistry, signer: &Signer, version: &str) -> String {
         let reference = registry.reference(&format!("acme/adapter:{version}"));
         let plain = ["--plain-http", registry.server.host()];
-        let push = [&["push", &reference, "target/acme.wasm"][..], &plain].concat();
-        self.plugin_command(&push);
+        let push = ["push", &reference, "target/acme.wasm"];
+        let predicates = ["--predicates", "target/predicates"];
+        self.plugin_command(&[&push[..], &predicates, &plain].concat());
         signer.sign(&reference);
+        let predicate = self.plugin.join("target/predicates/conformance.json");
+        signer.attest(&reference, CONFORMANCE, &predicate);
         let key = self.home.path().join("cosign.pub");
         std::fs::write(&key, signer.public_key()).unwrap();
-        let key = ["--key", key.to_str().unwrap()];
+        let key = [
+            "--key",
+            key.to_str().unwrap(),
+            "--require-attestation",
+            CONFORMANCE,
+        ];
         self.plugin_command(&[&["verify", &reference][..], &key, &plain].concat());
         reference
     }
@@ -152,9 +163,11 @@ async fn a_vendor_ships(language: &Language) {
         .await;
     let name = format!("vendor-{}", language.name);
     let operator = Operator::start_with_registry(&name, registry.settings()).await;
+    let mut verify = enforce(&signer.public_key());
+    verify["attestations"] = json!([CONFORMANCE]);
     let spec = json!({
         "reference": first,
-        "verify": enforce(&signer.public_key()),
+        "verify": verify,
         "rollout": { "maxDiff": 0, "existing": "Follow" },
     });
     let installed = TestPlugin::create(&operator, spec).await;

@@ -1,8 +1,8 @@
 //! `llsd plugin push`: publishes a component as an OCI artifact.
 //!
 //! The manifest is first pushed without a tag. It is then pulled by digest, loaded as the operator
-//! loads it, and tested with the conformance suite. The tag is written last, so that it never points
-//! to a broken plugin.
+//! loads it, and tested with the conformance suite. The report, the provenance and the SBOM are attached
+//! to it. The tag is written last, so that it never points to a broken plugin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,11 +10,13 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use llsd_adapter_sdk::documents::Description as About;
+use llsd_conformance::Report;
 use llsd_plugin::{Inspection, Origin, Plugin, World};
 use llsd_registry::{Description, Digest, Reference};
 use llsd_render::adapter::Adapter;
 
 use super::artifact;
+use super::documents::Documents;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::output::{self, OutputFormat};
 use crate::{Exit, files, plugin_loader};
@@ -32,6 +34,18 @@ pub(crate) struct Arguments {
     /// Annotation of the manifest, in addition to those derived from the component; repeatable
     #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = parse_annotation)]
     annotations: Vec<(String, String)>,
+    /// Where the source is, such as git+https://example.com/acme.git@COMMIT, for the provenance
+    #[arg(long, value_name = "URI")]
+    source: Option<String>,
+    /// Who built the component, such as the URL of a CI run, for the provenance
+    #[arg(long, value_name = "URI", requires = "source")]
+    builder: Option<String>,
+    /// File with the SBOM of the component, in the JSON form of CycloneDX
+    #[arg(long, value_name = "FILE")]
+    sbom: Option<PathBuf>,
+    /// Also write the predicates of the attached statements to this folder, to sign them with cosign attest
+    #[arg(long, value_name = "FOLDER")]
+    predicates: Option<PathBuf>,
     /// Move the tag even if it is a version that exists, or another version than the plugin's
     #[arg(long)]
     force: bool,
@@ -66,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     let description = describe(&host.inspect(&bytes), plugin.description(), arguments)?;
     if let Some(folder) = &arguments.layout {
-        if !passes_conformance(&plugin, arguments) {
+        if !conformance(&plugin, arguments).passed() {
             output::print_progress("the conformance suite failed; nothing was written");
             return Ok(Exit::Rejected);
         }
@@ -103,11 +117,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         &SignatureOptions::none(),
         &arguments.limits.read()?,
     )?;
-    if !passes_conformance(&loaded.plugin, arguments) {
+    let report = conformance(&loaded.plugin, arguments);
+    if !report.passed() {
         output::print_progress(&format!(
             "{pinned} failed the conformance suite; the tag was not written"
         ));
         return Ok(Exit::Rejected);
+    }
+    let documents = Documents {
+        report: &report,
+        source: arguments.source.as_deref(),
+        builder: arguments.builder.as_deref(),
+        sbom: arguments.sbom.as_deref().map(files::bytes).transpose()?,
+    };
+    if let Some(folder) = &arguments.predicates {
+        documents.write_predicates(folder)?;
+    }
+    for document in documents.attachments(&reference.name(), &digest)? {
+        let (registry, keyring) = (&client.registry, &client.keyring);
+        client.block_on(registry.attach(&pinned, &document, keyring))?;
     }
     push(reference)?;
     print(arguments, &digest, &pushed.layer_digest.to_string())?;
@@ -130,13 +158,13 @@ fn print(arguments: &Arguments, digest: &Digest, component: &str) -> anyhow::Res
 }
 
 /// Runs the conformance suite, and prints its report if the plugin fails.
-fn passes_conformance(plugin: &Plugin, arguments: &Arguments) -> bool {
+fn conformance(plugin: &Plugin, arguments: &Arguments) -> Report {
     output::print_progress("running the conformance suite");
     let report = llsd_conformance::run(plugin, arguments.fixtures.as_deref());
     if !report.passed() {
         output::print_progress(&report.to_string());
     }
-    report.passed()
+    report
 }
 
 /// Why a tag must not be written without `--force`: it is a version, and either not that of the plugin
