@@ -125,6 +125,7 @@ fn as_json(report: &Report) -> Value {
         schema: SchemaChoice { id, source },
         releases: _,
         receipt,
+        packs: _,
         // Each is also a warning.
         skipped: _,
     } = &**generated;

@@ -69,6 +69,9 @@ pub struct Generated {
     pub releases: ReleaseRange,
     /// Which plugin generated it, from which input.
     pub receipt: Receipt,
+    /// The provider packs that expanded entries: the digest of the component by the name of the pack.
+    #[serde(default)]
+    pub packs: BTreeMap<String, String>,
     /// The faults of plugins that were asked to detect the schema, and that were not needed. Each is also
     /// a warning.
     #[serde(skip)]
@@ -143,7 +146,11 @@ pub fn generate(
     calls
         .diagnostics
         .extend(selected.skipped.iter().map(skipped));
-    let Expanded { providers, wants } = expand(adapters, &selected, target, inputs, &mut calls)?;
+    let Expanded {
+        providers,
+        wants,
+        packs,
+    } = expand(adapters, &selected, target, inputs, &mut calls)?;
     let request = requests::assembly(inputs, target, providers);
     let assembly = match calls.record(selected.adapter.assemble(&request)?) {
         Ok(Outcome { output, warnings }) => {
@@ -182,6 +189,7 @@ pub fn generate(
         schema: selected.choice(),
         releases,
         receipt: calls.receipt(selected.adapter, &yaml),
+        packs,
         skipped: selected.skipped,
         warnings: calls.into_diagnostics(),
         config,
@@ -205,11 +213,12 @@ fn skipped(fault: &Fault) -> Diagnostic {
     .with_code("plugin-skipped")
 }
 
-/// The expanded provider entries by API, and the variables that they need.
+/// The expanded provider entries by API, the variables that they need, and the packs that expanded them.
 #[derive(Default)]
 struct Expanded {
     providers: BTreeMap<String, Vec<PlacedProvider>>,
     wants: Vec<Variable>,
+    packs: BTreeMap<String, String>,
 }
 
 /// Expands every provider entry. Continues after an error, so that all errors are reported at once.
@@ -223,6 +232,10 @@ fn expand(
     let mut expanded = Expanded::default();
     for request in requests::expansions(inputs.checked, target) {
         let adapter = expanding_adapter(adapters, selected, &request);
+        if !adapter.is_schema_adapter() {
+            let name = adapter.description().name.clone();
+            expanded.packs.insert(name, adapter.digest().to_owned());
+        }
         match calls.record(adapter.expand(&request)?) {
             Ok(Outcome { output, warnings }) => {
                 calls.report(warnings);

@@ -479,6 +479,7 @@ fn generated(variables: Vec<PodVariable>) -> ConfigPlan {
             from: "0.7.0".to_owned(),
             before: None,
         },
+        packs: Default::default(),
         receipt: Receipt {
             plugin: "llama-stack".to_owned(),
             version: "0.1.0".to_owned(),

@@ -9,6 +9,8 @@ use std::fmt;
 use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::conditions::reason;
 use llsd_api::v1alpha2::UpdatePolicy;
+use llsd_plugin::Plugin;
+use llsd_render::Receipt;
 use llsd_render::adapter::Adapter;
 use llsd_render::digest;
 use llsd_render::distributions;
@@ -168,14 +170,9 @@ pub(crate) fn available(recorded: &Resolution, now: &Now<'_>) -> Vec<Update> {
     let image = image(recorded, now);
     // A tag of another image is of no interest.
     let tag = image.is_none().then(|| tag(recorded, now)).flatten();
-    let found = [
-        image,
-        tag,
-        ca(recorded, now),
-        adapter(recorded, now),
-        objects(recorded, now),
-    ];
-    found.into_iter().flatten().collect()
+    let before = [image, tag, ca(recorded, now)].into_iter().flatten();
+    let before = before.chain(plugins(recorded, now));
+    before.chain(objects(recorded, now)).collect()
 }
 
 /// The image of a named distribution, or its base configuration.
@@ -244,45 +241,69 @@ fn ca(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
     })
 }
 
-/// The adapter of the recorded dialect.
-fn adapter(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {
+/// The adapter of the recorded dialect, and the provider packs that expanded entries.
+fn plugins(recorded: &Resolution, now: &Now<'_>) -> Vec<Update> {
     let ConfigPlan::Generated(generated) = &recorded.plan else {
-        return None;
+        return Vec::new();
     };
-    let receipt = &generated.receipt;
     let plugins = now.plugins.set.current();
-    let newest = plugins.iter().find(|plugin| {
-        let description = plugin.description();
-        let mut schemas = description.schemas.iter();
+    let adapter = plugins.iter().find(|plugin| {
+        let mut schemas = plugin.description().schemas.iter();
         plugin.is_schema_adapter() && schemas.any(|schema| schema.id == generated.schema.id)
-    })?;
-    if newest.digest() == receipt.component {
-        return None;
+    });
+    let Receipt {
+        plugin,
+        version,
+        component,
+        ..
+    } = &generated.receipt;
+    let adapter = adapter
+        .filter(|newest| newest.digest() != component)
+        .map(|newest| {
+            let running = format!("adapter {plugin} {version} ({component})");
+            // The plugin of the resource is not in use: it was deleted, or could not be restored.
+            let builtin = match recorded.schema_plugin {
+                Some(_) => Existing::Keep,
+                None => now.settings.operator,
+            };
+            plugin_update(newest, running, builtin, now)
+        });
+    let packs = generated.packs.iter().filter_map(|(name, digest)| {
+        let newest = plugins
+            .iter()
+            .find(|plugin| !plugin.is_schema_adapter() && plugin.description().name == *name)?;
+        let running = format!("provider pack {name} ({digest})");
+        (newest.digest() != digest)
+            .then(|| plugin_update(newest, running, now.settings.operator, now))
+    });
+    let mut updates: Vec<Update> = adapter.into_iter().chain(packs).collect();
+    // A generation uses the newest version of all of them.
+    let are_followed = updates.iter().all(|update| update.is_followed);
+    for update in &mut updates {
+        update.is_followed = are_followed;
     }
+    updates
+}
+
+/// The update to a plugin. `builtin` says whether existing resources follow it if it is built in.
+fn plugin_update(newest: &Plugin, running: String, builtin: Existing, now: &Now<'_>) -> Update {
     let (part, existing) = match now.plugins.set.schema_plugin_of(newest.digest()) {
         Some((name, existing)) => (Part::Plugin(name), existing),
-        // The plugin of the resource is not in use: it was deleted, or could not be restored.
-        None if recorded.schema_plugin.is_some() => {
-            (Part::Operator(OperatorPart::Adapter), Existing::Keep)
-        }
-        None => (Part::Operator(OperatorPart::Adapter), now.settings.operator),
+        None => (Part::Operator(OperatorPart::Adapter), builtin),
     };
     let description = newest.description();
     let change = format!(
-        "adapter {} {} ({}) → {} {} ({})",
-        receipt.plugin,
-        receipt.version,
-        receipt.component,
+        "{running} → {} {} ({})",
         description.name,
         description.version,
         newest.digest(),
     );
-    Some(Update {
+    Update {
         target: part.target(newest.digest()),
         part,
         change,
         is_followed: existing == Existing::Follow,
-    })
+    }
 }
 
 fn objects(recorded: &Resolution, now: &Now<'_>) -> Option<Update> {

@@ -153,6 +153,51 @@ async fn a_followed_plugin_version_rolls_out_one_by_one_and_halts_where_pods_fai
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_provider_pack_version_is_offered_and_rolls_out_when_followed() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let first = registry.push_plugin("example-pack", "acme/pack:1");
+    let (before, after) = ("acme_llama_provider", "acme_other_provider");
+    let second = registry.push_patched("example-pack", "acme/pack:2", before, after);
+    let operator = Operator::start_with_registry("shadow-pack", registry.settings()).await;
+    let installed = TestPlugin::create(&operator, json!({ "reference": first })).await;
+    installed.wait_for("Ready", "True", "InUse").await;
+    operator.apply_secret("acme", &[("token", "secret")]).await;
+    let mut resource = named("one");
+    resource["spec"]["providers"]["inference"] = json!({
+        "provider": "acme",
+        "endpoint": "https://llm.acme.example",
+        "apiKey": { "name": "acme", "key": "token" },
+    });
+    operator.create(&resource).await;
+    let map = config_map(&operator.wait_until_ready("one").await);
+    let state = RolloutState::of(&operator, "one").await;
+
+    installed.edit(json!({ "reference": second })).await;
+    let is_offered = |cr: &Distribution| {
+        condition(cr, "UpdateAvailable").is_some_and(|(_, reason, message)| {
+            reason == "PluginChanged" && message.contains("provider pack example-pack")
+        })
+    };
+    operator.wait_for("one", "offered", is_offered).await;
+    assert_eq!(RolloutState::of(&operator, "one").await, state);
+
+    let follow = json!({ "rollout": { "existing": "Follow" } });
+    installed.edit(follow).await;
+    let is_changed = |cr: &Distribution| {
+        phase(cr) == Some(Phase::Ready) && config_map(cr) != map && !is_offered(cr)
+    };
+    let cr = operator.wait_for("one", "changed", is_changed).await;
+    let maps = operator.api::<ConfigMap>();
+    let written = maps.get(&config_map(&cr)).await.unwrap();
+    assert!(written.data.unwrap()["config.yaml"].contains(after));
+    installed
+        .wait_for_rollout("rolled out", |progress| progress.summary == "1 of 1")
+        .await;
+    installed.delete().await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_version_that_changes_no_output_is_promoted() {
     let registry = TestRegistry::start(Access::Anyone).await;
     let first = registry.push_plugin("llama-stack-0.7", "acme/adapter:1");

@@ -191,6 +191,7 @@ mod tests {
                 before: before.map(str::to_owned),
             },
             skipped: Vec::new(),
+            packs: Default::default(),
             receipt: Receipt {
                 plugin: String::new(),
                 version: String::new(),
