@@ -12,6 +12,19 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// Optional parts of a request that a plugin names in [`Description::capabilities`] if it understands them.
+///
+/// A plugin that was written before a key existed ignores it. So the host refuses a resource that needs
+/// the key of a capability that the plugin in charge does not name.
+pub mod capability {
+    /// [`super::Tool::endpoint`]: the address of an MCP server.
+    pub const TOOL_ENDPOINTS: &str = "tool-endpoints";
+    /// [`super::Storage::kv_postgres`]: key-value storage in PostgreSQL.
+    pub const KV_POSTGRES: &str = "kv-postgres";
+    /// [`super::Storage::kv_options`] and [`super::Storage::sql_options`].
+    pub const STORAGE_OPTIONS: &str = "storage-options";
+}
+
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
@@ -68,6 +81,10 @@ pub struct Description {
     pub apis: BTreeMap<String, Vec<String>>,
     /// Per schema id and API, the provider types known.
     pub providers: BTreeMap<String, BTreeMap<String, Vec<KnownProvider>>>,
+    /// The optional parts of requests that it understands, for example `tool-endpoints`. The host refuses
+    /// a resource that needs another one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
 }
 
 /// One dialect that a plugin serves.
@@ -300,6 +317,10 @@ pub struct AssemblyRequest {
     /// Providers that arrive in their own images. They win over others with the same id.
     #[serde(default)]
     pub external: Vec<ExternalProvider>,
+    /// What the host merges over the configuration afterwards, at `spec.configPatch`. A plugin may warn
+    /// about keys that the release does not read; it must not merge it.
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    pub config_patch: Object,
     /// What this host can do beyond version 1 of the contract.
     #[serde(default)]
     pub capabilities: Vec<String>,
@@ -373,6 +394,9 @@ pub struct Tool {
     /// Provider id; absent: the plugin chooses, or brings one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// URL of the MCP server that has the tools. Capability `tool-endpoints`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
 }
 
 /// A shield to register.
@@ -403,6 +427,29 @@ pub struct Storage {
     /// Relational storage, at `spec.storage.sql`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sql: Option<SqlStorage>,
+    /// Key-value storage in PostgreSQL, at `spec.storage.kv`; `kv` is absent then. Capability
+    /// `kv-postgres`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_postgres: Option<SqlStorage>,
+    /// Options of the key-value storage. Capability `storage-options`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_options: Option<StorageOptions>,
+    /// Options of the relational storage. Capability `storage-options`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sql_options: Option<StorageOptions>,
+}
+
+/// Options of a connection to PostgreSQL.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StorageOptions {
+    /// `disable`, `require`, `verify-ca` or `verify-full`, at `tlsMode`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_mode: Option<String>,
+    /// Connections that each process keeps open, at `poolSize`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_size: Option<u16>,
 }
 
 /// Key-value storage.

@@ -5,6 +5,7 @@
 //! [`Checked`]. Checks that need a plugin or the cluster (does the provider of a model exist, does the
 //! Secret exist) are not part of this module.
 
+mod config_patch;
 mod disabled;
 mod external;
 mod networking;
@@ -17,7 +18,7 @@ mod untyped;
 mod workload;
 
 use kube::ResourceExt;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use disabled::CheckedDisabled;
 pub use external::CheckedExternal;
@@ -26,7 +27,7 @@ pub use providers::{CheckedProvider, ProviderId};
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
 pub use secrets::{Reference, StringOrReference, variable};
 pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
-pub use storage::{CheckedKv, CheckedSql, CheckedStorage};
+pub use storage::{CheckedKv, CheckedOptions, CheckedSql, CheckedStorage};
 pub use workload::{
     CheckedAutoscaling, CheckedBudget, CheckedVolume, CheckedWorkload, DEFAULT_MOUNT_PATH,
 };
@@ -77,6 +78,8 @@ pub struct Checked {
     pub workload: CheckedWorkload,
     /// Providers that are installed from container images.
     pub external: Vec<CheckedExternal>,
+    /// Merged over the generated configuration, as written.
+    pub config_patch: Map<String, Value>,
     /// Warnings of the checks, sorted by field.
     pub warnings: Vec<Diagnostic>,
 }
@@ -267,6 +270,9 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         .map(|all| external::check(all, &providers, diagnostics))
         .unwrap_or_default();
 
+    let config_patch = spec.config_patch.clone().unwrap_or_default();
+    config_patch::check(&config_patch, diagnostics);
+
     let references = providers
         .iter()
         .flat_map(|provider| provider.references.values())
@@ -279,6 +285,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         && storage == CheckedStorage::default()
         && disabled.is_empty()
         && external.is_empty()
+        && config_patch.is_empty()
         && networking.tls_secret.is_none());
     disabled::remove_disabled(&mut providers, &disabled, diagnostics);
 
@@ -299,6 +306,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         networking,
         workload,
         external,
+        config_patch,
         warnings: Vec::new(),
     })
 }

@@ -9,6 +9,8 @@ pub mod condition {
     pub const RECONCILING: &str = "Reconciling";
     /// Someone must act before the current spec can be applied or its pods run. Absent otherwise.
     pub const STALLED: &str = "Stalled";
+    /// The author paused the resource with `spec.paused`. Absent otherwise.
+    pub const PAUSED: &str = "Paused";
     /// A configuration was generated for the current spec.
     pub const CONFIG_GENERATED: &str = "ConfigGenerated";
     /// Every secret reference resolves to a key.
@@ -65,6 +67,8 @@ pub mod plugin_condition {
 pub mod reason {
     /// The current spec is applied and its pods are available.
     pub const READY: &str = "Ready";
+    /// The resource is paused by `spec.paused`.
+    pub const PAUSED: &str = "Paused";
     /// A step failed for a reason that may pass; the operator tries again.
     pub const RETRYING: &str = "Retrying";
     /// The rollout made no progress within its deadline.

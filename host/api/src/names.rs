@@ -155,6 +155,22 @@ pub(crate) fn address(text: &str) -> Result<(), NameError> {
     }
 }
 
+/// An `http://` or `https://` URL without user name and password.
+pub(crate) fn http_url(text: &str) -> Result<(), NameError> {
+    address(text)?;
+    let rest = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let is_valid = authority.is_some_and(|authority| {
+        !authority.is_empty() && !authority.starts_with(':') && !authority.contains('@')
+    });
+    valid_if(
+        is_valid,
+        "http or https URL without a user name and a password",
+    )
+}
+
 /// A TCP port.
 pub(crate) fn port(text: &str) -> Result<(), NameError> {
     valid_if(text.parse::<u16>().is_ok_and(|port| port != 0), "port")

@@ -19,6 +19,9 @@ mod workload;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::schema;
 
 pub use external::{ExternalProvider, ExternalProviders, PullPolicy};
 pub use networking::{AllowedFrom, CaBundle, Networking, Tls};
@@ -29,9 +32,12 @@ pub use status::{
     ResolvedDistribution, ServedModel, ServerProvider, Versions,
 };
 pub use storage::{
-    KvKind, KvStorage, SecretKey, SecretReference, SqlKind, SqlStorage, StateStorage,
+    KvKind, KvStorage, SecretKey, SecretReference, SqlKind, SqlStorage, StateStorage, TlsMode,
 };
-pub use workload::{Autoscaling, DisruptionBudget, LivenessProbe, Overrides, Volume, Workload};
+pub use workload::{
+    AccessMode, Autoscaling, DisruptionBudget, LivenessProbe, Overrides, RetainPolicy, Volume,
+    Workload,
+};
 
 /// Desired state of a LlamaStack server: distribution, providers, models, networking and workload.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -135,8 +141,18 @@ pub struct DistributionSpec {
     /// Providers that are installed from container images, by API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_providers: Option<ExternalProviders>,
+    /// If true, the operator changes nothing of this resource but its status: no object is written, and no
+    /// update is taken. Everything continues to run as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Merged over the generated server configuration at the end, for settings that have no field: objects
+    /// are merged, null removes a key, lists of providers are merged by provider_id, other lists are
+    /// replaced. For example {server: {cors: true}}. Cannot be combined with overrideConfig.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::free_object")]
+    pub config_patch: Option<Map<String, Value>>,
     /// A complete server configuration of your own. Cannot be combined with providers, resources,
-    /// storage, disabled or distribution.baseConfig.
+    /// storage, disabled, configPatch or distribution.baseConfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub override_config: Option<OverrideConfig>,
 }

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use llsd_adapter_sdk::documents::Hints;
-use llsd_api::checked::{Checked, ConfigSource, ServerSource};
+use llsd_api::checked::{Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::conversion::v1alpha1_path;
 use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath, check_document_of_any_version};
 use llsd_plugin::Plugin;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::{
-    GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaChoice, generate, yaml,
+    GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaChoice, digest, generate,
+    override_config, yaml,
 };
 use serde_json::Value;
 
@@ -36,8 +37,12 @@ pub(crate) struct BaseOptions {
     /// The lls-provider-spec.yaml of an external provider's image; repeatable
     #[arg(long = "provider-package", value_name = "ID=FILE", value_parser = parse_package)]
     packages: Vec<(String, PathBuf)>,
+    /// File with ConfigMaps that the resource names in spec.distribution.baseConfig or
+    /// spec.overrideConfig; repeatable
+    #[arg(long = "config-map", value_name = "FILE")]
+    config_maps: Vec<PathBuf>,
     #[command(flatten)]
-    settings: SettingsOptions,
+    pub(crate) settings: SettingsOptions,
     #[command(flatten)]
     pub(crate) plugins: plugin_loader::PluginOptions,
     #[cfg(feature = "network")]
@@ -54,6 +59,25 @@ impl BaseOptions {
         #[cfg(feature = "network")]
         if let Some(base) = self.image.base()? {
             return Ok(Some(base));
+        }
+        Ok(None)
+    }
+}
+
+impl BaseOptions {
+    /// A key of a ConfigMap in the files of `--config-map`.
+    fn config_map_value(&self, name: &str, key: &str) -> anyhow::Result<Option<String>> {
+        for path in &self.config_maps {
+            for object in files::objects(path)? {
+                // `kubectl get -o yaml` prints several objects as a list.
+                let items = object["items"].as_array().cloned().unwrap_or_default();
+                let mut all = items.iter().chain([&object]);
+                let found =
+                    all.find(|one| one["kind"] == "ConfigMap" && one["metadata"]["name"] == name);
+                if let Some(text) = found.and_then(|map| map["data"][key].as_str()) {
+                    return Ok(Some(text.to_owned()));
+                }
+            }
         }
         Ok(None)
     }
@@ -87,7 +111,12 @@ pub(crate) enum Outcome {
     /// The resource uses the distribution's configuration unchanged.
     Unchanged,
     /// The resource names a ConfigMap with a complete configuration.
-    Override(String),
+    Override {
+        /// Its name.
+        config_map: String,
+        /// Digest of the configuration; empty if `--config-map` does not have it.
+        digest: String,
+    },
     /// The resource is invalid. The schema is known if it was selected before the problem was found.
     Rejected(Option<SchemaChoice>),
 }
@@ -98,7 +127,7 @@ impl Outcome {
         match self {
             Self::Generated(generated) => Some(&generated.schema),
             Self::Rejected(schema) => schema.as_ref(),
-            Self::Unchanged | Self::Override(_) => None,
+            Self::Unchanged | Self::Override { .. } => None,
         }
     }
 }
@@ -107,6 +136,8 @@ impl Outcome {
 pub(crate) struct Report {
     /// Name of the resource.
     pub(crate) name: String,
+    /// The resource, if it passed the checks.
+    pub(crate) checked: Option<Box<Checked>>,
     /// The base configuration; null if none was needed.
     pub(crate) base: Value,
     /// The result.
@@ -129,13 +160,15 @@ pub(crate) fn run(
     let is_v1alpha1 = object["apiVersion"] == API_VERSION_V1ALPHA1;
     let report = check_document_of_any_version(object);
     let mut diagnostics = report.warnings;
-    let (base, outcome) = match report.result {
+    let (checked, base, outcome) = match report.result {
         Ok(checked) => {
-            generate_checked(&checked, base_config, arguments, plugins, &mut diagnostics)?
+            let (base, outcome) =
+                generate_checked(&checked, base_config, arguments, plugins, &mut diagnostics)?;
+            (Some(Box::new(checked)), base, outcome)
         }
         Err(errors) => {
             diagnostics.extend(errors);
-            (Value::Null, Outcome::Rejected(None))
+            (None, Value::Null, Outcome::Rejected(None))
         }
     };
     if is_v1alpha1 {
@@ -148,6 +181,7 @@ pub(crate) fn run(
     diagnostics.sort();
     Ok(Report {
         name,
+        checked,
         base,
         outcome,
         diagnostics,
@@ -162,7 +196,7 @@ fn generate_checked(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<(Value, Outcome)> {
     if let ConfigSource::Override { config_map, .. } = &checked.config_source {
-        return Ok((Value::Null, Outcome::Override(config_map.clone())));
+        return override_outcome(checked, config_map, arguments, diagnostics);
     }
     let mut pod_context = pod_context(checked, arguments, diagnostics)?;
     let built_in;
@@ -228,6 +262,29 @@ fn generate_checked(
     Ok((config.clone(), outcome))
 }
 
+/// The outcome of a resource with a complete configuration, which is checked if `--config-map` has it.
+fn override_outcome(
+    checked: &Checked,
+    config_map: &str,
+    arguments: &BaseOptions,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> anyhow::Result<(Value, Outcome)> {
+    let text = arguments.config_map_value(config_map, DEFAULT_CONFIG_KEY)?;
+    let problems = text
+        .as_deref()
+        .map(|text| override_config::check(checked, config_map, text));
+    let problems = problems.unwrap_or_default();
+    let outcome = match problems.iter().any(Diagnostic::is_error) {
+        true => Outcome::Rejected(None),
+        false => Outcome::Override {
+            config_map: config_map.to_owned(),
+            digest: text.map_or_else(String::new, |text| digest::of(text.as_bytes())),
+        },
+    };
+    diagnostics.extend(problems);
+    Ok((Value::Null, outcome))
+}
+
 /// The base configuration of a resource, without `--base-config` and `--image`.
 enum KnownBase {
     /// Built in, or in the file of `--settings`.
@@ -258,11 +315,19 @@ fn known_base(
         Ok(KnownBase::Rejected)
     };
     if let ConfigSource::Generated { base: Some(base) } = &checked.config_source {
+        if let Some(text) = arguments.config_map_value(&base.name, &base.key)? {
+            return Ok(KnownBase::Found(Box::new(LoadedBase {
+                config: yaml::read(&text)?,
+                hints: Hints::default(),
+                image_variables: BTreeSet::new(),
+            })));
+        }
         let problem = format!(
-            "the base configuration is in ConfigMap {:?}, and llsd does not read ConfigMaps here",
-            base.name
+            "the base configuration is in the key {:?} of ConfigMap {:?}, which was not passed",
+            base.key, base.name
         );
-        let fix = "pass it with --base-config".to_owned();
+        let fix =
+            "pass the ConfigMap with --config-map, or its content with --base-config".to_owned();
         return reject("spec.distribution.baseConfig", problem, fix);
     }
     let name = match &checked.server {

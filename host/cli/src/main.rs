@@ -12,6 +12,7 @@ mod files;
 mod generation;
 #[cfg(feature = "network")]
 mod network;
+mod objects;
 mod operator_config_map;
 mod output;
 mod plugin;

@@ -97,10 +97,7 @@ pub(crate) fn host_with(
 
 /// Loads the plugins of `--plugin`, then the built-in ones. The order is their priority.
 pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
-    let mut plugins = Vec::new();
-    for path in &arguments.plugins {
-        plugins.push(load_file(host, path)?);
-    }
+    let mut plugins = load_given(host, arguments)?;
     for builtin in llsd_builtin::ADAPTERS {
         let plugin = host
             .load(builtin.component, Origin::BuiltIn)
@@ -108,6 +105,12 @@ pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec
         plugins.push(plugin);
     }
     Ok(plugins)
+}
+
+/// Loads the plugins of `--plugin` only.
+pub(crate) fn load_given(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
+    let files = arguments.plugins.iter();
+    files.map(|path| load_file(host, path)).collect()
 }
 
 /// Loads a plugin from a file.

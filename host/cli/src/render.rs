@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use llsd_adapter_sdk::documents::{ModelId, ReadAs};
+use llsd_api::checked::Checked;
+use llsd_render::objects::ConfigPlan;
 use llsd_render::{Generated, PodVariable, SchemaChoice, ValueSource, yaml};
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
 use crate::generation::{self, Outcome, Report};
 use crate::recording::Recorder;
-use crate::{Exit, files, output, plugin_loader, text_diff};
+use crate::{Exit, files, objects, output, plugin_loader, text_diff};
 
 /// Arguments of `render`.
 #[derive(clap::Args)]
@@ -18,7 +20,8 @@ pub(crate) struct Arguments {
     /// File with the resource, or `-` for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     file: PathBuf,
-    /// Output: the configuration, its diff against the base configuration, or everything as JSON
+    /// Output: the configuration, its diff against the base configuration, the Kubernetes objects as
+    /// YAML, or everything about the configuration as JSON
     #[arg(long, short, value_enum, default_value_t = ConfigFormat::Config)]
     output: ConfigFormat,
     /// Write the receipt and every request to a plugin to this new directory, for `llsd plugin replay`
@@ -32,6 +35,7 @@ pub(crate) struct Arguments {
 enum ConfigFormat {
     Config,
     Diff,
+    Objects,
     Json,
 }
 
@@ -59,6 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         };
         recorder.write(folder, &generated.receipt, &generated.yaml)?;
     }
+    if let (ConfigFormat::Objects, Some(checked)) = (arguments.output, &report.checked) {
+        return print_objects(arguments, checked, &report.outcome);
+    }
     let after = match &report.outcome {
         Outcome::Generated(generated) => generated.yaml.clone(),
         Outcome::Unchanged if report.base.is_null() => {
@@ -71,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Success);
         }
         Outcome::Unchanged => yaml::write(&report.base),
-        Outcome::Override(config_map) => {
+        Outcome::Override { config_map, .. } => {
             output::print_progress(&format!(
                 "the configuration is taken from ConfigMap {config_map:?}; nothing is generated"
             ));
@@ -85,13 +92,41 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     };
     match arguments.output {
-        ConfigFormat::Config => output::print(&after),
+        ConfigFormat::Config | ConfigFormat::Objects => output::print(&after),
         ConfigFormat::Diff => {
             output::print_styled(&text_diff::unified(&yaml::write(&report.base), &after));
         }
         ConfigFormat::Json => output::print(&serde_json::to_string_pretty(&as_json(&report))?),
     }
     Ok(Exit::Success)
+}
+
+/// Prints the Kubernetes objects of a valid resource.
+fn print_objects(
+    arguments: &Arguments,
+    checked: &Checked,
+    outcome: &Outcome,
+) -> anyhow::Result<Exit> {
+    let plan = match outcome {
+        Outcome::Generated(generated) => ConfigPlan::Generated(generated.clone()),
+        Outcome::Override { config_map, digest } => ConfigPlan::Override {
+            config_map: config_map.clone(),
+            digest: digest.clone(),
+        },
+        Outcome::Unchanged => ConfigPlan::DistributionDefault,
+        Outcome::Rejected(_) => return Ok(Exit::Rejected),
+    };
+    let distributions = arguments.generation.settings.distributions()?;
+    match objects::as_yaml(checked, &plan, &distributions) {
+        Ok(yaml) => {
+            output::print(&yaml);
+            Ok(Exit::Success)
+        }
+        Err(problems) => {
+            output::print_progress(&problems.to_string());
+            Ok(Exit::Rejected)
+        }
+    }
 }
 
 fn as_json(report: &Report) -> Value {
@@ -110,7 +145,7 @@ fn as_json(report: &Report) -> Value {
                 "findings": findings(),
             });
         }
-        Outcome::Unchanged | Outcome::Override(_) => {
+        Outcome::Unchanged | Outcome::Override { .. } => {
             return json!({ "name": report.name, "generated": false, "config": report.base });
         }
     };

@@ -209,3 +209,85 @@ fn completions_and_manual_pages_contain_every_command() {
     let nested = folder.path().join("llsd-plugin-push.1");
     assert!(nested.exists());
 }
+
+#[test]
+fn the_objects_of_a_resource_are_printed_without_a_cluster() {
+    let output = llsd(&["render", "-f", "samples/full.yaml", "--output", "objects"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for expected in [
+        "kind: ConfigMap",
+        "kind: Deployment",
+        "kind: Service",
+        "kind: PersistentVolumeClaim",
+        "kind: NetworkPolicy",
+        "kind: HorizontalPodAutoscaler",
+        "kind: Ingress",
+        "name: full-service",
+    ] {
+        assert!(text.contains(expected), "{expected}:\n{text}");
+    }
+    for absent in ["ownerReferences", "desired-digest"] {
+        assert!(!text.contains(absent), "{absent}");
+    }
+}
+
+#[test]
+fn config_maps_that_a_resource_names_are_read_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let resource =
+        "apiVersion: llamastack.io/v1alpha2\nkind: LlamaStackDistribution\nmetadata: {name: a}\n";
+    let generated = "spec: {distribution: {image: quay.io/acme/stack:1, schema: llama-stack/0.7, baseConfig: {configMapName: base}}, providers: {inference: {provider: vllm, endpoint: 'http://vllm:8000'}}}\n";
+    std::fs::write(path("generated.yaml"), format!("{resource}{generated}")).unwrap();
+    let base = "version: 2\\napis: [inference]\\nproviders: {inference: []}\\n";
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: base}}\ndata: {{config.yaml: \"{base}\"}}\n"
+    );
+    std::fs::write(path("maps.yaml"), map).unwrap();
+    let file = path("generated.yaml");
+    let output = llsd(&["render", "-f", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("pass the ConfigMap with --config-map"),
+        "{}",
+        stderr(&output)
+    );
+    let output = llsd(&["render", "-f", &file, "--config-map", &path("maps.yaml")]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("provider_id: vllm"),
+        "{}",
+        stdout(&output)
+    );
+    let output = llsd(&[
+        "render",
+        "-f",
+        &file,
+        "--config-map",
+        &path("maps.yaml"),
+        "-o",
+        "objects",
+    ]);
+    assert!(
+        stdout(&output).contains("image: quay.io/acme/stack:1"),
+        "{}",
+        stdout(&output)
+    );
+
+    let overriding = "spec: {distribution: {name: starter}, overrideConfig: {configMapName: base}, networking: {tls: {secretName: t}}}\n";
+    std::fs::write(path("override.yaml"), format!("{resource}{overriding}")).unwrap();
+    let output = llsd(&[
+        "check",
+        "-f",
+        &path("override.yaml"),
+        "--config-map",
+        &path("maps.yaml"),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("spec.networking.tls.secretName"),
+        "{}",
+        stderr(&output)
+    );
+}

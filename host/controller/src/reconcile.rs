@@ -152,6 +152,9 @@ async fn converge(
     owner: &Owner,
     ctx: &Context,
 ) -> Result<Option<Applied>, Error> {
+    if cr.spec.paused == Some(true) {
+        return Err(Error::Paused);
+    }
     let checked = check(cr)?;
     if let Some(running) = ctx.cache.running_upstream(uptime()) {
         return Err(running.into());

@@ -192,7 +192,14 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
         schemas,
         apis,
         providers,
+        capabilities,
     } = description;
+    if let Some(name) = capabilities.iter().find(|name| !is_identifier(name)) {
+        return Err(LoadError::Description(format!(
+            "has an invalid capability {:?}, which must have 1 to {MAX_IDENTIFIER_BYTES} letters, digits, '-', '.', '_' or '+'",
+            start_of(name)
+        )));
+    }
     check_identifier("name", name)?;
     check_identifier("version", version)?;
     check_text("vendor", vendor, MAX_VENDOR_BYTES)?;

@@ -4,7 +4,10 @@
 //! variables and startup options that it needs, diagnostics, and a receipt. The operator, the
 //! webhook, the command line and the shadow run of a candidate plugin all call [`generate`].
 
+mod capabilities;
+mod config_patch;
 mod input_size;
+mod local_state;
 mod needed_variables;
 mod requests;
 mod variables;
@@ -18,7 +21,7 @@ use llsd_adapter_sdk::documents::{
 use llsd_api::checked::Checked;
 use llsd_api::{Diagnostic, FieldPath, Severity};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::adapter::{Adapter, Fault, Response};
 use crate::schema_selection::{
@@ -26,6 +29,7 @@ use crate::schema_selection::{
 };
 use crate::{digest, key_order, yaml};
 
+pub use config_patch::merge as merge_patch;
 pub use requests::PodContext;
 use requests::Target;
 pub use variables::{PodVariable, ValueSource};
@@ -146,6 +150,11 @@ pub fn generate(
     calls
         .diagnostics
         .extend(selected.skipped.iter().map(skipped));
+    let unsupported = capabilities::check(inputs.checked, selected.adapter.description());
+    if !unsupported.is_empty() {
+        calls.diagnostics.extend(unsupported);
+        return Err(calls.into_rejection(&selected));
+    }
     let Expanded {
         providers,
         wants,
@@ -174,9 +183,12 @@ pub fn generate(
             return Err(calls.into_rejection(&selected));
         }
     };
-    let config = key_order::like_base(inputs.base, Value::Object(assembly.config));
+    let Patched { config, counts } = patch(inputs, assembly.config, assembly.counts, &mut calls);
     let needed = needed_variables::check(inputs, &config, &assembly.startup.env, &variables);
     calls.diagnostics.extend(needed);
+    let local_state = config.as_object();
+    let local_state = local_state.and_then(|config| local_state::check(inputs.checked, config));
+    calls.diagnostics.extend(local_state);
     if calls.has_errors() {
         return Err(calls.into_rejection(&selected));
     }
@@ -184,7 +196,7 @@ pub fn generate(
     Ok(Generated {
         variables,
         startup: assembly.startup,
-        counts: assembly.counts,
+        counts,
         models: assembly.models,
         schema: selected.choice(),
         releases,
@@ -195,6 +207,36 @@ pub fn generate(
         config,
         yaml,
     })
+}
+
+/// A configuration after the patch of the resource.
+struct Patched {
+    config: Value,
+    counts: Counts,
+}
+
+/// Merges `spec.configPatch` over what the adapter assembled, and orders the keys.
+fn patch(
+    inputs: &Inputs<'_>,
+    mut config: Map<String, Value>,
+    mut counts: Counts,
+    calls: &mut CallLog,
+) -> Patched {
+    let patch = &inputs.checked.config_patch;
+    if !patch.is_empty() {
+        calls
+            .diagnostics
+            .extend(config_patch::check(&config, patch));
+        let before = input_size::providers(config.get("providers"));
+        config_patch::merge(&mut config, patch);
+        let after = input_size::providers(config.get("providers"));
+        let number = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        counts.providers = (counts.providers + number(after)).saturating_sub(number(before));
+    }
+    Patched {
+        config: key_order::like_base(inputs.base, Value::Object(config)),
+        counts,
+    }
 }
 
 /// The warning about a plugin that failed and was not needed.

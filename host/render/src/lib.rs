@@ -21,7 +21,7 @@ pub mod yaml;
 
 pub use generate::{
     ENGINE, GenerateError, Generated, Inputs, PodContext, PodVariable, Receipt, ValueSource,
-    generate,
+    generate, merge_patch,
 };
 pub use provider_package::ProviderPackage;
 pub use running_release::running_release;

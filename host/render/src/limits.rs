@@ -31,5 +31,8 @@ pub const PROVIDERS: usize = 1_000;
 /// Size of the settings of one provider as JSON.
 pub const SETTINGS_BYTES: usize = 64 << 10;
 
+/// Size of `spec.configPatch` as JSON.
+pub const PATCH_BYTES: usize = 128 << 10;
+
 /// Length of a value that a message quotes.
 pub const QUOTED_CHARS: usize = 80;

@@ -399,3 +399,92 @@ fn an_input_that_is_too_large_is_the_error_of_its_author_and_reaches_no_plugin()
         "{found:?}"
     );
 }
+
+fn patched(patch: Value) -> Result<Generated, GenerateError> {
+    let document = json!({
+        "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution", "metadata": {"name": "a"},
+        "spec": {
+            "distribution": {"name": "starter"},
+            "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}},
+            "configPatch": patch,
+        },
+    });
+    let checked = llsd_api::check_document(document).result.unwrap();
+    generated(&checked, Some("llama-stack/0.7"))
+}
+
+#[test]
+fn a_patch_is_merged_over_the_generated_file() {
+    let plain = patched(json!({})).unwrap();
+    let made = patched(json!({
+        "server": {"cors": true},
+        "vector_stores": null,
+        "providers": {
+            "inference": [
+                {"provider_id": "vllm", "config": {"max_tokens": 5}},
+                {"provider_id": "second", "provider_type": "remote::vllm", "config": {"base_url": "http://b/v1"}},
+            ],
+        },
+    }))
+    .unwrap();
+    assert_eq!(made.config["server"]["cors"], true);
+    assert_eq!(
+        made.config["server"]["port"],
+        plain.config["server"]["port"]
+    );
+    assert!(made.config.get("vector_stores").is_none());
+    let list = made.config["providers"]["inference"].as_array().unwrap();
+    let named = |id: &str| list.iter().find(|one| one["provider_id"] == id).unwrap();
+    assert_eq!(named("vllm")["config"]["max_tokens"], 5);
+    assert_eq!(named("vllm")["config"]["base_url"], "http://vllm:8000/v1");
+    assert_eq!(named("second")["config"]["base_url"], "http://b/v1");
+    assert_eq!(made.counts.providers, plain.counts.providers + 1);
+    assert!(
+        made.warnings
+            .iter()
+            .all(|one| !one.field.as_str().starts_with("spec.configPatch"))
+    );
+}
+
+#[test]
+fn the_sample_with_a_patch_becomes_this_file() {
+    let sample = include_str!("../../../samples/config-patch.yaml");
+    let made = generated(&checked(sample), Some("llama-stack/0.7")).unwrap();
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("config_patch", made.yaml));
+}
+
+#[test]
+fn a_patch_is_rejected_by_its_field_and_an_unknown_key_is_a_warning() {
+    let fields = |patch: Value| match patched(patch) {
+        Ok(made) => made
+            .warnings
+            .iter()
+            .map(|one| one.field.to_string())
+            .collect::<Vec<_>>(),
+        Err(GenerateError::Rejected { diagnostics, .. }) => diagnostics
+            .iter()
+            .filter(|one| one.is_error())
+            .map(|one| one.field.to_string())
+            .collect(),
+        Err(other) => panic!("{other}"),
+    };
+    assert_eq!(
+        fields(json!({"providers": {"inference": [{"provider_id": "vlm"}]}})),
+        ["spec.configPatch.providers.inference[0].provider_id"]
+    );
+    let unset = "${env.NOBODY_SETS_THIS}";
+    assert_eq!(
+        fields(json!({"logging": {"level": unset}})),
+        ["spec.configPatch"]
+    );
+    assert!(fields(json!({"loging": {}})).contains(&"spec.configPatch.loging".to_owned()));
+    let long = "x".repeat(limits::PATCH_BYTES);
+    assert_eq!(
+        fields(json!({"logging": {"x": long}})),
+        ["spec.configPatch"]
+    );
+}

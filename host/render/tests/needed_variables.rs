@@ -112,7 +112,12 @@ fn a_variable_of_the_resource_is_enough_unless_it_is_empty() {
     else {
         panic!("an empty variable counts as unset");
     };
-    assert!(missing(&found)[0].1.contains("is empty here"), "{found:#?}");
+    assert!(
+        missing(&found)[0]
+            .1
+            .contains("is empty in spec.workload.overrides.env"),
+        "{found:#?}"
+    );
 }
 
 /// D11.

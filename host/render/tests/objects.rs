@@ -378,6 +378,99 @@ fn the_longest_id_of_an_external_provider_fits_in_a_container_name() {
     assert_eq!(name.len(), 63);
 }
 
+fn child(desired: &Desired, kind: Kind) -> Option<&Value> {
+    let mut children = desired.children();
+    children
+        .find(|child| child.kind == kind)
+        .map(|child| &child.object)
+}
+
+fn with_storage(storage: Value) -> Desired {
+    let checked = checked(with(json!({"workload": {"storage": storage}})));
+    built(&checked, &generated(Vec::new())).unwrap()
+}
+
+#[test]
+fn a_volume_has_the_class_and_the_modes_of_the_resource() {
+    let desired = with_storage(json!({
+        "storageClassName": "fast", "accessModes": ["ReadWriteMany"], "retainPolicy": "Retain",
+    }));
+    let claim = child(&desired, Kind::PersistentVolumeClaim).unwrap();
+    assert_eq!(claim["spec"]["storageClassName"], "fast");
+    assert_eq!(claim["spec"]["accessModes"], json!(["ReadWriteMany"]));
+    // Without an owner it survives the resource.
+    assert_eq!(claim["metadata"]["ownerReferences"], Value::Null);
+    let strategy = &desired.deployment.object["spec"]["strategy"]["type"];
+    assert_eq!(strategy, "RollingUpdate", "pods can share the volume");
+
+    let desired = with_storage(json!({"retainPolicy": "Delete"}));
+    let claim = child(&desired, Kind::PersistentVolumeClaim).unwrap();
+    assert_eq!(
+        claim["metadata"]["ownerReferences"][0]["name"],
+        owner().name
+    );
+    assert_eq!(claim["spec"]["storageClassName"], Value::Null);
+}
+
+#[test]
+fn the_objects_of_a_resource_with_a_retained_volume_peers_and_egress() {
+    let resource = with(json!({
+        "workload": {"storage": {
+            "size": "20Gi", "storageClassName": "fast", "accessModes": ["ReadWriteMany"], "retainPolicy": "Retain",
+        }},
+        "networking": {
+            "allowedFrom": {"namespaces": ["web"], "peers": [{"podSelector": {"matchLabels": {"app": "web"}}}]},
+            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 443, "protocol": "TCP"}]}],
+        },
+    }));
+    let desired = built(&checked(resource), &generated(Vec::new())).unwrap();
+    golden("retained_and_limited", &desired);
+}
+
+#[test]
+fn an_existing_claim_is_mounted_and_none_is_created() {
+    let desired = with_storage(json!({"existingClaim": "models", "mountPath": "/models"}));
+    assert!(child(&desired, Kind::PersistentVolumeClaim).is_none());
+    let pod = &desired.deployment.object["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    let names = volumes
+        .iter()
+        .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["models"]);
+    let strategy = &desired.deployment.object["spec"]["strategy"]["type"];
+    assert_eq!(strategy, "Recreate");
+}
+
+#[test]
+fn a_network_policy_has_pod_selectors_and_egress_rules() {
+    let policy = |networking: Value| {
+        let checked = checked(with(json!({"networking": networking})));
+        let desired = built(&checked, &generated(Vec::new())).unwrap();
+        child(&desired, Kind::NetworkPolicy).unwrap()["spec"].clone()
+    };
+    let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
+    let spec = policy(json!({"allowedFrom": {"peers": [web]}}));
+    assert_eq!(spec["policyTypes"], json!(["Ingress"]));
+    let from = spec["ingress"][0]["from"].as_array().unwrap();
+    assert!(from.contains(&web));
+    assert!(
+        !from.contains(&json!({"podSelector": {}})),
+        "only selected pods: {from:?}"
+    );
+    assert_eq!(spec["egress"], Value::Null);
+
+    let vllm = json!({"to": [{"podSelector": {"matchLabels": {"app": "vllm"}}}]});
+    let spec = policy(json!({"egress": [vllm]}));
+    assert_eq!(
+        spec["policyTypes"],
+        json!(["Egress"]),
+        "clients stay unrestricted"
+    );
+    assert_eq!(spec["ingress"], Value::Null);
+    let dns = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    assert_eq!(spec["egress"], json!([dns, vllm]));
+}
+
 /// A resource with one provider and the given fields.
 fn with(spec: Value) -> Value {
     let mut document = json!({

@@ -1,7 +1,7 @@
 //! Properties of any value: written YAML reads back unchanged, and ordering keys changes no value.
 
 use llsd_render::limits::{YAML_DEPTH, YAML_HELD_BYTES, YAML_NODES};
-use llsd_render::{key_order, yaml};
+use llsd_render::{key_order, merge_patch, yaml};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -57,6 +57,31 @@ fn yaml_text() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 0..200).prop_map(|parts| parts.concat())
 }
 
+/// An object with few keys, so that a patch and a configuration share some of them.
+fn configuration() -> impl Strategy<Value = Map<String, Value>> {
+    let keys = || prop_oneof!["[abc]", Just("provider_id".to_owned())];
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        Just(Value::from(1)),
+        "[ab]".prop_map(Value::from),
+        Just(Value::from("${env.X:+a}")),
+    ];
+    let any = scalar.prop_recursive(4, 32, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(keys(), inner, 0..4)
+                .prop_map(|entries| Value::Object(Map::from_iter(entries))),
+        ]
+    });
+    let apis = prop::collection::btree_map("(inference|eval)", any.clone(), 0..3)
+        .prop_map(|entries| Value::Object(Map::from_iter(entries)));
+    let top = prop::collection::btree_map("[abc]", any, 0..4);
+    (top, prop::option::of(apis)).prop_map(|(top, apis)| {
+        let apis = apis.map(|apis| ("providers".to_owned(), apis));
+        top.into_iter().chain(apis).collect()
+    })
+}
+
 /// The levels, values and string bytes of a value.
 fn measure(value: &Value) -> (usize, usize, usize) {
     let around = |values: Vec<(usize, usize, usize)>| {
@@ -99,6 +124,18 @@ proptest! {
         let document = serde_json::json!({ "key": value });
         let text = yaml::write(&document);
         prop_assert_eq!(yaml::read(&text).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?, document);
+    }
+
+    #[test]
+    fn merging_a_patch_twice_is_merging_it_once(config in configuration(), patch in configuration()) {
+        let mut once = config.clone();
+        merge_patch(&mut once, &patch);
+        let mut twice = once.clone();
+        merge_patch(&mut twice, &patch);
+        prop_assert_eq!(&twice, &once);
+        // The empty patch changes nothing.
+        merge_patch(&mut twice, &Map::new());
+        prop_assert_eq!(twice, once);
     }
 
     #[test]

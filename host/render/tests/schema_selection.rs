@@ -38,6 +38,7 @@ impl Fixed {
             schemas: vec![served],
             apis: BTreeMap::new(),
             providers: BTreeMap::new(),
+            capabilities: Vec::new(),
         };
         Self {
             description,

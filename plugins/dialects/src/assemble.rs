@@ -6,6 +6,7 @@
 //! kept.
 
 mod base;
+mod config_patch;
 mod defaults;
 mod disabled;
 mod entry;
@@ -41,6 +42,7 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
         disabled,
         server,
         external,
+        config_patch,
         capabilities: _,
     } = request;
     let release = server_version.as_deref().and_then(Release::parse);
@@ -65,5 +67,6 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
 
     defaults::settle(&mut stack);
     needs::check(&mut stack);
+    config_patch::check(&mut stack, &config_patch);
     stack.finish(startup, model_ids)
 }

@@ -4,11 +4,19 @@ use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{
     AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, KnownProvider, Role,
-    ServedSchema,
+    ServedSchema, capability,
 };
 
 use crate::Adapter;
 use crate::catalog::{Catalog, Provider};
+
+/// The optional parts of requests that all dialects understand. What a release cannot do is refused by
+/// `assemble`, with the field.
+const CAPABILITIES: [&str; 3] = [
+    capability::KV_POSTGRES,
+    capability::STORAGE_OPTIONS,
+    capability::TOOL_ENDPOINTS,
+];
 
 pub(crate) fn describe(adapter: &Adapter) -> Description {
     let schemas = adapter
@@ -59,6 +67,7 @@ pub(crate) fn describe(adapter: &Adapter) -> Description {
         schemas: schemas.collect(),
         apis,
         providers,
+        capabilities: CAPABILITIES.map(str::to_owned).to_vec(),
     }
 }
 

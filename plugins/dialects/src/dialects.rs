@@ -35,6 +35,20 @@ macro_rules! slices {
     };
 }
 
+/// The keys that the releases of a dialect read in each section, from the first to the last release.
+macro_rules! layout {
+    ($first:literal, $last:literal) => {{
+        const ALL: &str = include_str!("../catalog/layouts.txt");
+        const RANGE: (usize, usize) = slice::range_of(ALL, $first, $last);
+        const BYTES: [u8; RANGE.1 - RANGE.0] = slice::copy(ALL, RANGE.0);
+        const TEXT: &str = match std::str::from_utf8(&BYTES) {
+            Ok(text) => text,
+            Err(_) => panic!("lines of text are text"),
+        };
+        TEXT
+    }};
+}
+
 /// Defines each dialect as a static, and [`DIALECTS`] in the same order.
 macro_rules! dialects {
     ($($(#[$doc:meta])* $name:ident: $id:literal from $from:expr $(, reads $previous:ident)? => $layout:expr;)+) => {
@@ -104,6 +118,7 @@ dialects! {
             "llama_stack.distribution.server.server",
             "--config",
         ],
+        layout: layout!("llama-stack-0.1.9", "llama-stack-0.2.12"),
         slices: slices![CATALOG_0_2: Release::first(0, 1, 3) => "llama-stack-0.1.9",
             Release::first(0, 2, 0) => "llama-stack-0.2.12",
         ],
@@ -112,6 +127,7 @@ dialects! {
 
     /// llama-stack 0.2.13 to 0.3.0rc3: `${env.X:=default}`, `version` is an integer.
     LLAMA_STACK_0_2_13: "llama-stack/0.2.13" from Release::first(0, 2, 13) => Dialect {
+        layout: layout!("llama-stack-0.2.24", "llama-stack-0.2.24"),
         slices: slices![CATALOG_0_2: Release::first(0, 2, 13) => "llama-stack-0.2.14",
             Release::first(0, 2, 16) => "llama-stack-0.2.24",
         ],
@@ -125,18 +141,21 @@ dialects! {
         telemetry: Telemetry::Switch,
         command: &[],
         workers_from: Some(Release::first(0, 3, 1)),
+        layout: layout!("llama-stack-0.3.5", "llama-stack-0.3.5"),
         slices: slices![CATALOG_0_4: Release::first(0, 3, 0) => "llama-stack-0.3.5"],
         ..BLOCKS
     };
 
     /// llama-stack 0.4: `base_url`, a store of prompts, no telemetry.
     LLAMA_STACK_0_4: "llama-stack/0.4" from Release::first(0, 4, 0) => Dialect {
+        layout: layout!("llama-stack-0.4.7", "llama-stack-0.4.7"),
         slices: slices![CATALOG_0_4: Release::first(0, 4, 0) => "llama-stack-0.4.7"],
         ..PROMPTS
     };
 
     /// llama-stack 0.5 and 0.6: `distro_name`, connectors. What 0.4 reads, they read alike.
     LLAMA_STACK_0_5: "llama-stack/0.5" from Release::first(0, 5, 0), reads previous => Dialect {
+        layout: layout!("llama-stack-0.5.4", "llama-stack-0.6.1"),
         slices: slices![CATALOG_0_7: Release::first(0, 5, 0) => "llama-stack-0.5.4",
             Release::first(0, 6, 0) => "llama-stack-0.6.1",
         ],
@@ -146,12 +165,14 @@ dialects! {
     /// llama-stack 0.7: responses instead of agents; tool groups follow from the providers.
     LLAMA_STACK_0_7: "llama-stack/0.7" from Release::first(0, 7, 0) => Dialect {
         tool_groups: false,
+        layout: layout!("llama-stack-0.7.3", "llama-stack-0.7.3"),
         slices: slices![CATALOG_0_7: Release::first(0, 7, 0) => "llama-stack-0.7.3"],
         ..CONNECTORS
     };
 
     /// ogx 0.8: the renamed product.
     OGX_0_8: "ogx/0.8" from Release::first(0, 8, 0) => Dialect {
+        layout: layout!("ogx-0.8.0", "ogx-0.8.0"),
         slices: slices![CATALOG_OGX: Release::first(0, 8, 0) => "ogx-0.8.0"],
         ..OGX
     };
@@ -167,6 +188,7 @@ dialects! {
         ]),
         insecure_from: Some(Release::first(1, 2, 0)),
         connection_string_from: Some(Release::first(1, 4, 1)),
+        layout: layout!("ogx-1.5.0", "ogx-1.5.0"),
         slices: slices![CATALOG_OGX: Release::first(1, 0, 0) => "ogx-1.0.0",
             Release::first(1, 1, 0) => "ogx-1.5.0",
         ],
@@ -184,6 +206,7 @@ const BLOCKS: Dialect = Dialect {
     state: State::Blocks,
     resources: None,
     tool_groups: true,
+    connectors: false,
     telemetry: Telemetry::Provider,
     homes: &["~/.llama"],
     home_variable: "LLAMA_STACK_CONFIG_DIR",
@@ -195,6 +218,7 @@ const BLOCKS: Dialect = Dialect {
     connection_string_from: None,
     pastes_password: true,
     model_types: &["llm", "embedding"],
+    layout: "",
     slices: &[],
 };
 
@@ -218,6 +242,7 @@ const CONNECTORS: Dialect = Dialect {
         kv("prompts", "prompts"),
         kv("connectors", "connectors"),
     ]),
+    connectors: true,
     ..PROMPTS
 };
 

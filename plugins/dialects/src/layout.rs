@@ -25,6 +25,8 @@ pub struct Dialect {
     pub(crate) resources: Option<&'static str>,
     /// Whether tool groups are registered in the file. If not, the server derives them from providers.
     pub(crate) tool_groups: bool,
+    /// Whether the file lists connectors to MCP servers.
+    pub(crate) connectors: bool,
     /// How telemetry is configured.
     pub(crate) telemetry: Telemetry,
     /// Folders below which the server and its bases store files. The first is the server's default.
@@ -48,6 +50,8 @@ pub struct Dialect {
     pub(crate) pastes_password: bool,
     /// Types of models that can be registered.
     pub(crate) model_types: &'static [&'static str],
+    /// The keys that its releases read in each section: lines `<release> <section> <key>,<key>…`.
+    pub(crate) layout: &'static str,
     /// The catalogue, oldest slice first.
     pub(crate) slices: &'static [Slice],
 }

@@ -75,6 +75,7 @@ impl ProviderPack for Acme {
                 .map(|(id, ..)| ((*id).to_owned(), vec![API.to_owned()]))
                 .collect(),
             providers: SCHEMAS.iter().map(by_schema).collect(),
+            capabilities: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyPeer};
 use serde_json::Value;
 
 use super::untyped::{self, UntypedObject};
@@ -16,7 +17,7 @@ use crate::v1alpha2::{AllowedFrom, CaBundle, Networking, Tls};
 pub const DEFAULT_PORT: u16 = 8321;
 
 /// Port, TLS and access.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CheckedNetworking {
     /// The port in the resource. [`CheckedNetworking::port`] includes the default.
     pub requested_port: Option<u16>,
@@ -28,6 +29,8 @@ pub struct CheckedNetworking {
     pub expose: Option<Expose>,
     /// Namespaces that may connect. `None`: not set.
     pub allowed_from: Option<AllowedFrom>,
+    /// Where the server may connect to. `None`: everywhere.
+    pub egress: Option<Vec<NetworkPolicyEgressRule>>,
     /// Whether `expose` or `allowedFrom` is set, even to a value that denies access. The network
     /// policy then also admits the router of the cluster, as llama-stack-k8s-operator does.
     pub mentions_access: bool,
@@ -60,11 +63,18 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
         tls,
         expose,
         allowed_from,
+        egress,
     } = networking;
     let path = FieldPath::spec().field("networking");
     let tls = tls.as_ref();
     if let Some(bundle) = tls.and_then(|tls| tls.ca_bundle.as_ref()) {
         check_ca_bundle(bundle, &path.at(&["tls", "caBundle"]), diagnostics);
+    }
+    for (position, rule) in egress.iter().flatten().enumerate() {
+        let path = path.field("egress").index(position).field("to");
+        for (position, peer) in rule.to.iter().flatten().enumerate() {
+            check_peer(peer, &path.index(position), diagnostics);
+        }
     }
     if let Some(allowed) = allowed_from {
         check_allowed_from(allowed, &path.field("allowedFrom"), diagnostics);
@@ -77,6 +87,7 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
             .as_ref()
             .and_then(|expose| check_expose(expose, &path.field("expose"), diagnostics)),
         allowed_from: allowed_from.clone(),
+        egress: egress.clone(),
         mentions_access: expose.is_some() || allowed_from.is_some(),
     }
 }
@@ -110,8 +121,33 @@ fn check_ca_bundle(bundle: &CaBundle, path: &FieldPath, diagnostics: &mut Collec
     }
 }
 
+/// An address excludes selectors, and an entry without any of them would be rejected by the API server.
+fn check_peer(peer: &NetworkPolicyPeer, path: &FieldPath, diagnostics: &mut Collector) {
+    let has_selector = peer.pod_selector.is_some() || peer.namespace_selector.is_some();
+    match (peer.ip_block.is_some(), has_selector) {
+        (true, true) => diagnostics.error(
+            &path.field("ipBlock"),
+            "cannot be combined with podSelector or namespaceSelector",
+            "use two entries",
+        ),
+        (false, false) => diagnostics.error(
+            path,
+            "selects nothing",
+            "add podSelector, namespaceSelector or ipBlock",
+        ),
+        _ => {}
+    }
+}
+
 fn check_allowed_from(allowed: &AllowedFrom, path: &FieldPath, diagnostics: &mut Collector) {
-    let AllowedFrom { namespaces, labels } = allowed;
+    let AllowedFrom {
+        namespaces,
+        labels,
+        peers,
+    } = allowed;
+    for (position, peer) in peers.iter().flatten().enumerate() {
+        check_peer(peer, &path.field("peers").index(position), diagnostics);
+    }
     for (position, name) in namespaces
         .iter()
         .flatten()

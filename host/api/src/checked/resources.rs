@@ -39,6 +39,8 @@ pub struct CheckedTool {
     pub name: String,
     /// Id of the provider. `None`: the plugin selects one.
     pub provider: Option<String>,
+    /// URL of the MCP server that has the tools.
+    pub endpoint: Option<String>,
 }
 
 /// A shield to register.
@@ -80,12 +82,18 @@ pub(super) fn check(
         .collect();
     let tools: Vec<_> = entries("tools", resources.tools.as_deref())
         .filter_map(|(path, value)| {
-            let named = named(value, path, &["name", "provider"], diagnostics)?;
+            let known = ["name", "provider", "endpoint", "apiKey"];
+            let named = named(value, path, &known, diagnostics)?;
             let provider = named.provider(diagnostics);
+            let endpoint = named
+                .object
+                .as_ref()
+                .and_then(|object| check_endpoint(object, diagnostics));
             Some(CheckedTool {
                 name: named.name?,
                 path: named.path,
                 provider,
+                endpoint,
             })
         })
         .collect();
@@ -124,6 +132,20 @@ pub(super) fn check(
         diagnostics,
     );
     (models, tools, shields)
+}
+
+/// The URL of an MCP server. Clients send its credential with each request: no release of the server reads
+/// one from its configuration.
+fn check_endpoint(object: &UntypedObject<'_>, diagnostics: &mut Collector) -> Option<String> {
+    if object.value("apiKey").is_some() {
+        diagnostics.error(
+            &object.field("apiKey"),
+            "no release of the server reads the credential of an MCP server from its configuration",
+            "remove it; clients send the credential with each request, in the field authorization of the tool",
+        );
+    }
+    let fix = "use the URL of an MCP server, for example http://mcp-files:8000/mcp";
+    object.string("endpoint", names::http_url, fix, diagnostics)
 }
 
 fn check_model(named: Named<'_>, diagnostics: &mut Collector) -> Option<CheckedModel> {

@@ -12,7 +12,10 @@ use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
 use crate::names;
 use crate::rules;
-use crate::v1alpha2::{Autoscaling, DisruptionBudget, LivenessProbe, Overrides, Volume, Workload};
+use crate::v1alpha2::{
+    AccessMode, Autoscaling, DisruptionBudget, LivenessProbe, Overrides, RetainPolicy, Volume,
+    Workload,
+};
 
 /// Default size of a volume.
 pub(super) const DEFAULT_VOLUME_SIZE: &str = "10Gi";
@@ -77,6 +80,21 @@ pub struct CheckedVolume {
     pub size: Quantity,
     /// Mount path in the server container.
     pub mount_path: String,
+    /// StorageClass. `None`: the default of the cluster.
+    pub storage_class_name: Option<String>,
+    /// How nodes may mount it; never empty.
+    pub access_modes: Vec<AccessMode>,
+    /// A claim of the user. `None`: the operator creates one.
+    pub existing_claim: Option<String>,
+    /// Whether the claim stays when the resource is deleted.
+    pub is_retained: bool,
+}
+
+impl CheckedVolume {
+    /// Whether pods of several nodes can use it at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.access_modes.contains(&AccessMode::ReadWriteMany)
+    }
 }
 
 /// A PodDisruptionBudget.
@@ -109,7 +127,9 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
     if let Some(overrides) = overrides {
         overrides::check_overrides(overrides, &path.field("overrides"), diagnostics);
     }
-    if storage.is_some() {
+    let access_modes = storage.as_ref().and_then(|one| one.access_modes.as_deref());
+    let is_shared = access_modes.is_some_and(|all| all.contains(&AccessMode::ReadWriteMany));
+    if storage.is_some() && !is_shared {
         warn_about_shared_volume(workload, &path.field("storage"), diagnostics);
     }
     CheckedWorkload {
@@ -142,7 +162,7 @@ fn warn_about_shared_volume(workload: &Workload, path: &FieldPath, diagnostics: 
             format!(
                 "up to {pods} pods share one ReadWriteOnce volume, which only one node can attach at a time, so that pods on other nodes do not start"
             ),
-            "keep the data in a database (spec.storage) and remove the volume, or use one pod",
+            "keep the data in a database (spec.storage) and remove the volume, use accessModes: [ReadWriteMany], or use one pod",
         );
     }
 }
@@ -202,7 +222,15 @@ fn check_autoscaling(
 }
 
 fn check_volume(volume: &Volume, path: &FieldPath, diagnostics: &mut Collector) -> CheckedVolume {
-    if let Some(size) = &volume.size {
+    let Volume {
+        size,
+        mount_path,
+        storage_class_name,
+        access_modes,
+        existing_claim,
+        retain_policy,
+    } = volume;
+    if let Some(size) = size {
         check_quantity(size, &path.field("size"), diagnostics);
         if let Err(error) = names::volume_size(&size.0) {
             diagnostics.error(
@@ -212,19 +240,52 @@ fn check_volume(volume: &Volume, path: &FieldPath, diagnostics: &mut Collector) 
             );
         }
     }
-    if let Some(mount) = &volume.mount_path {
+    if let Some(mount) = mount_path {
         overrides::check_mount_path(mount, &path.field("mountPath"), diagnostics);
     }
+    for (field, name, fix) in [
+        (
+            "storageClassName",
+            storage_class_name,
+            "use the name of a StorageClass",
+        ),
+        (
+            "existingClaim",
+            existing_claim,
+            "use the name of a PersistentVolumeClaim",
+        ),
+    ] {
+        // An empty class means a volume without a class.
+        if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
+            untyped::check_string(
+                name,
+                &path.field(field),
+                names::subdomain(name),
+                fix,
+                diagnostics,
+            );
+        }
+    }
+    if existing_claim.is_some()
+        && (size.is_some() || storage_class_name.is_some() || retain_policy.is_some())
+    {
+        diagnostics.violation(&rules::EXISTING_CLAIM, &path.field("existingClaim"));
+    }
     CheckedVolume {
-        size: volume
-            .size
+        size: size
             .clone()
             .unwrap_or_else(|| Quantity(DEFAULT_VOLUME_SIZE.to_owned())),
-        mount_path: volume
-            .mount_path
+        mount_path: mount_path
             .clone()
             .filter(|path| !path.is_empty())
             .unwrap_or_else(|| DEFAULT_MOUNT_PATH.to_owned()),
+        storage_class_name: storage_class_name.clone(),
+        access_modes: access_modes
+            .clone()
+            .filter(|modes| !modes.is_empty())
+            .unwrap_or_else(|| vec![AccessMode::ReadWriteOnce]),
+        existing_claim: existing_claim.clone(),
+        is_retained: *retain_policy == Some(RetainPolicy::Retain),
     }
 }
 

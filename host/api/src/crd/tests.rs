@@ -29,7 +29,10 @@ fn is_external(path: &str, name: &str) -> bool {
         "volumeMounts",
         "imagePullSecrets",
     ];
-    (path.contains(".workload") && workload.contains(&name)) || name == "conditions"
+    let networking = ["peers", "egress"];
+    (path.contains(".workload") && workload.contains(&name))
+        || (path.contains(".networking") && networking.contains(&name))
+        || name == "conditions"
 }
 
 fn schemas() -> Vec<(String, Value)> {

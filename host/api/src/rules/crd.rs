@@ -32,6 +32,7 @@ pub(super) const RULES: &[Rule] = &[
     OVERRIDE_WITHOUT_STORAGE,
     OVERRIDE_WITHOUT_DISABLED,
     OVERRIDE_WITHOUT_BASE,
+    OVERRIDE_WITHOUT_PATCH,
     TLS_NEEDS_SECRET,
     REDIS_NEEDS_ENDPOINT,
     KV_NEEDS_TYPE,
@@ -41,6 +42,7 @@ pub(super) const RULES: &[Rule] = &[
     MAX_OVER_MIN,
     ONE_CPU_TARGET,
     ABSOLUTE_MOUNT,
+    EXISTING_CLAIM,
 ];
 
 pub(crate) const ONE_SOURCE: Rule = rule(
@@ -152,6 +154,20 @@ pub(crate) const OVERRIDE_WITHOUT_BASE: Rule = rule(
     )],
 );
 
+pub(crate) const OVERRIDE_WITHOUT_PATCH: Rule = rule(
+    "override-without-patch",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.configPatch))",
+        Some(".configPatch"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter}, overrideConfig: {configMapName: c}, configPatch: {logging: {}}}",
+        "spec.configPatch",
+    )],
+);
+
 pub(crate) const TLS_NEEDS_SECRET: Rule = rule(
     "tls-needs-secret",
     &["spec.networking.tls"],
@@ -196,12 +212,12 @@ pub(crate) const KV_NEEDS_TYPE: Rule = rule(
     "kv-needs-type",
     &["spec.storage.kv"],
     (
-        "has(self.type) || !(has(self.endpoint) || has(self.password))",
+        "has(self.type) || !(has(self.endpoint) || has(self.password) || has(self.connectionString))",
         Some(".type"),
     ),
     (
-        "is missing, so it defaults to sqlite, which has no endpoint or password",
-        "add type: redis",
+        "is missing, so it defaults to sqlite, which has no connection settings",
+        "add type: redis or type: postgres",
     ),
     &[example(
         "{distribution: {name: starter}, storage: {kv: {endpoint: 'redis://r:6379'}}}",
@@ -212,6 +228,7 @@ pub(crate) const KV_NEEDS_TYPE: Rule = rule(
 pub(crate) const REFERENCE_FORM: Rule = rule(
     "reference-form",
     &[
+        "spec.storage.kv.connectionString",
         "spec.storage.kv.password",
         "spec.storage.sql.connectionString",
         "spec.storage.sql.password",
@@ -317,4 +334,27 @@ pub(crate) const ABSOLUTE_MOUNT: Rule = rule(
         "{distribution: {name: starter}, workload: {storage: {mountPath: data}}}",
         "spec.workload.storage.mountPath",
     )],
+);
+
+pub(crate) const EXISTING_CLAIM: Rule = rule(
+    "existing-claim",
+    &["spec.workload.storage"],
+    (
+        "!has(self.existingClaim) || !(has(self.size) || has(self.storageClassName) || has(self.retainPolicy))",
+        Some(".existingClaim"),
+    ),
+    (
+        "is a claim of your own, so it cannot be combined with size, storageClassName or retainPolicy",
+        "remove them, or remove existingClaim",
+    ),
+    &[
+        example(
+            "{distribution: {name: starter}, workload: {storage: {existingClaim: data, size: 5Gi}}}",
+            "spec.workload.storage.existingClaim",
+        ),
+        example(
+            "{distribution: {name: starter}, workload: {storage: {existingClaim: data, retainPolicy: Retain}}}",
+            "spec.workload.storage.existingClaim",
+        ),
+    ],
 );

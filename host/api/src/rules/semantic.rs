@@ -75,6 +75,14 @@ pub(super) const RULES: &[Rule] = &[
                 "spec.networking.allowedFrom.labels[0]",
             ),
             example(
+                "{distribution: {name: starter}, workload: {storage: {storageClassName: Fast_SSD}}}",
+                "spec.workload.storage.storageClassName",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {storage: {existingClaim: My Data}}}",
+                "spec.workload.storage.existingClaim",
+            ),
+            example(
                 "{distribution: {name: starter}, workload: {overrides: {serviceAccountName: My SA}}}",
                 "spec.workload.overrides.serviceAccountName",
             ),
@@ -233,6 +241,106 @@ pub(super) const RULES: &[Rule] = &[
             example(
                 "{distribution: {name: starter}, disabled: ['two words']}",
                 "spec.disabled[0]",
+            ),
+        ],
+    ),
+    rule(
+        "config-patch",
+        (
+            "cannot be part of the patch",
+            "use the field of the resource for it, or name each provider by its provider_id",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, configPatch: {server: {port: 9000}}}",
+                "spec.configPatch.server.port",
+            ),
+            example(
+                "{distribution: {name: starter}, configPatch: {server: {tls_certfile: null}}}",
+                "spec.configPatch.server.tls_certfile",
+            ),
+            example(
+                "{distribution: {name: starter}, configPatch: {server: null}}",
+                "spec.configPatch.server",
+            ),
+            example(
+                "{distribution: {name: starter}, configPatch: {providers: [a]}}",
+                "spec.configPatch.providers",
+            ),
+            example(
+                "{distribution: {name: starter}, configPatch: {providers: {inference: {provider_id: a}}}}",
+                "spec.configPatch.providers.inference",
+            ),
+            example(
+                "{distribution: {name: starter}, configPatch: {providers: {inference: [{config: {}}]}}}",
+                "spec.configPatch.providers.inference[0].provider_id",
+            ),
+            example(
+                "{distribution: {name: starter}, configPatch: {providers: {inference: [{provider_id: a}, {provider_id: a}]}}}",
+                "spec.configPatch.providers.inference[1].provider_id",
+            ),
+        ],
+    ),
+    rule(
+        "network-peer",
+        (
+            "is not a peer of a NetworkPolicy",
+            "use podSelector and namespaceSelector, or ipBlock",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, networking: {allowedFrom: {peers: [{}]}}}",
+                "spec.networking.allowedFrom.peers[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {egress: [{to: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}}",
+                "spec.networking.egress[0].to[0].ipBlock",
+            ),
+        ],
+    ),
+    rule(
+        "tool-endpoint",
+        (
+            "is not a valid address of an MCP server",
+            "use the URL of an MCP server, without a credential",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, resources: {tools: [{name: files, endpoint: 'mcp:8000'}]}}",
+                "spec.resources.tools[0].endpoint",
+            ),
+            example(
+                "{distribution: {name: starter}, resources: {tools: [{name: files, endpoint: 'http://mcp', apiKey: {name: s, key: k}}]}}",
+                "spec.resources.tools[0].apiKey",
+            ),
+        ],
+    ),
+    rule(
+        "kv-postgres",
+        (
+            "is not a complete connection to PostgreSQL",
+            "add connectionString, or host and user",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: postgres}}}",
+                "spec.storage.kv.connectionString",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: postgres, host: pg}}}",
+                "spec.storage.kv.user",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: postgres, connectionString: {name: s, key: k}, host: pg}}}",
+                "spec.storage.kv.host",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: postgres, host: pg, user: u, endpoint: 'redis://r'}}}",
+                "spec.storage.kv.endpoint",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: redis, endpoint: 'redis://r', user: u}}}",
+                "spec.storage.kv.user",
             ),
         ],
     ),

@@ -1,5 +1,6 @@
 //! Networking of v1alpha2.
 
+use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyPeer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +26,12 @@ pub struct Networking {
     /// Other namespaces whose pods may connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_from: Option<AllowedFrom>,
+    /// Where the server may connect to, as the egress rules of a NetworkPolicy, for example
+    /// {to: [{podSelector: {matchLabels: {app: vllm}}}]}. DNS is always allowed. Absent: everywhere. An empty
+    /// list: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::kubernetes_list::<NetworkPolicyEgressRule, 64>")]
+    pub egress: Option<Vec<NetworkPolicyEgressRule>>,
 }
 
 /// TLS of the server and its clients.
@@ -61,7 +68,7 @@ pub struct CaBundle {
 }
 
 /// Other namespaces whose pods may connect.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedFrom {
     /// Names of namespaces. "*" allows all namespaces.
@@ -72,4 +79,10 @@ pub struct AllowedFrom {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), inner(length(min = 1, max = 317)))]
     pub labels: Option<Vec<String>>,
+    /// Pods by selector, or addresses, as in a NetworkPolicy: {podSelector, namespaceSelector, ipBlock}, for
+    /// example {podSelector: {matchLabels: {app: web}}}. If set, other pods of the resource's own namespace
+    /// may not connect, unless an entry selects them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::kubernetes_list::<NetworkPolicyPeer, 64>")]
+    pub peers: Option<Vec<NetworkPolicyPeer>>,
 }

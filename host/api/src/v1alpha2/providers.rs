@@ -100,7 +100,9 @@ pub struct Resources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped_list")]
     pub models: Option<Vec<Value>>,
-    /// Names of tool groups (websearch, rag), or {name, provider}.
+    /// Names of tool groups (websearch, rag), or {name, provider, endpoint}. With endpoint, the URL of an
+    /// MCP server, for example {name: files, endpoint: "http://mcp-files:8000/mcp"}: a tool group mcp::files
+    /// up to llama-stack 0.6, and a connector from 0.5 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped_list")]
     pub tools: Option<Vec<Value>>,

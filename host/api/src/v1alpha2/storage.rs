@@ -18,20 +18,47 @@ pub struct StateStorage {
     pub sql: Option<SqlStorage>,
 }
 
-/// Key-value storage: a file on the server's volume, or Redis.
+/// Key-value storage: a file on the server's volume, Redis, or PostgreSQL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KvStorage {
-    /// sqlite or redis. Defaults to sqlite.
+    /// sqlite, redis or postgres. Defaults to sqlite.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<KvKind>,
     /// Address of the Redis server: redis://host:port or host:port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub endpoint: Option<String>,
-    /// Secret with the Redis password.
+    /// Secret with postgresql://user:password@host:port/database, for type postgres. Cannot be combined with
+    /// the fields below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_string: Option<SecretReference>,
+    /// Host name of PostgreSQL: a string or a secret reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::untyped")]
+    pub host: Option<Value>,
+    /// Port of PostgreSQL: an integer, a string or a secret reference. Defaults to 5432.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::untyped")]
+    pub port: Option<Value>,
+    /// Database: a string or a secret reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::untyped")]
+    pub database: Option<Value>,
+    /// User: a string or a secret reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::untyped")]
+    pub user: Option<Value>,
+    /// Secret with the password of Redis or PostgreSQL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretReference>,
+    /// Encryption of the connection to PostgreSQL. By default the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_mode: Option<TlsMode>,
+    /// Connections to PostgreSQL that each server process keeps open. By default the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub pool_size: Option<i32>,
 }
 
 /// Type of key-value storage. Defaults to sqlite.
@@ -42,6 +69,8 @@ pub enum KvKind {
     Sqlite,
     /// A Redis server.
     Redis,
+    /// A PostgreSQL server.
+    Postgres,
 }
 
 /// Relational storage: a file on the server's volume, or PostgreSQL.
@@ -74,6 +103,39 @@ pub struct SqlStorage {
     /// Secret with the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretReference>,
+    /// Encryption of the connection to PostgreSQL. By default the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_mode: Option<TlsMode>,
+    /// Connections to PostgreSQL that each server process keeps open. By default the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub pool_size: Option<i32>,
+}
+
+/// Encryption of a connection to PostgreSQL, as libpq names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsMode {
+    /// No encryption.
+    Disable,
+    /// Encryption, without checking the certificate.
+    Require,
+    /// Encryption, and the certificate must be of a trusted CA.
+    VerifyCa,
+    /// Encryption, and the certificate must be of a trusted CA and for the host.
+    VerifyFull,
+}
+
+impl TlsMode {
+    /// The name that libpq and the server use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disable => "disable",
+            Self::Require => "require",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyFull => "verify-full",
+        }
+    }
 }
 
 /// Type of relational storage. Defaults to sqlite.

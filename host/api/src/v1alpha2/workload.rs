@@ -104,7 +104,7 @@ pub struct Autoscaling {
     pub target_memory_utilization_percentage: Option<i32>,
 }
 
-/// A PersistentVolumeClaim.
+/// A PersistentVolumeClaim, created by the operator or by you (existingClaim).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Volume {
@@ -116,6 +116,57 @@ pub struct Volume {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub mount_path: Option<String>,
+    /// StorageClass of the volume, for example fast-ssd. Defaults to the default of the cluster. An existing
+    /// volume keeps its class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub storage_class_name: Option<String>,
+    /// How nodes may mount the volume. Defaults to [ReadWriteOnce]. With ReadWriteMany several pods can share
+    /// it, and pods are replaced one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 3))]
+    pub access_modes: Option<Vec<AccessMode>>,
+    /// Name of a PersistentVolumeClaim of yours to use instead of one that the operator creates. Cannot be
+    /// combined with size, storageClassName or retainPolicy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub existing_claim: Option<String>,
+    /// Delete: the volume claim is deleted with the resource. Retain: it stays, and a later resource of the
+    /// same name uses it again. Defaults to Delete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_policy: Option<RetainPolicy>,
+}
+
+/// How nodes may mount a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AccessMode {
+    /// All pods of one node can write.
+    ReadWriteOnce,
+    /// Pods of all nodes can write.
+    ReadWriteMany,
+    /// One pod can write.
+    ReadWriteOncePod,
+}
+
+impl AccessMode {
+    /// The name in Kubernetes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteOnce => "ReadWriteOnce",
+            Self::ReadWriteMany => "ReadWriteMany",
+            Self::ReadWriteOncePod => "ReadWriteOncePod",
+        }
+    }
+}
+
+/// What happens to a volume claim when its resource is deleted. Defaults to Delete.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RetainPolicy {
+    /// It is deleted.
+    #[default]
+    Delete,
+    /// It stays.
+    Retain,
 }
 
 /// A PodDisruptionBudget.

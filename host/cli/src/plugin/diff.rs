@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// Component to compare with it
     after: PathBuf,
     /// Directory of cases: resources `<case>.yaml`, with optional base configurations
-    /// `<case>.base.yaml`
+    /// `<case>.base.yaml`. Others use --base-config or --image
     #[arg(long, value_name = "FOLDER", required_unless_present = "fixtures")]
     corpus: Option<PathBuf>,
     /// Directory with recorded requests, as for `llsd plugin test --fixtures`; each is a case
@@ -32,8 +32,16 @@ pub(crate) struct Arguments {
 /// Rejects if a case differs that is not expected to.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let host = plugin_loader::host()?;
-    let before = [plugin_loader::load_file(&host, &arguments.before)?];
-    let after = [plugin_loader::load_file(&host, &arguments.after)?];
+    let version = |file: &Path| -> anyhow::Result<Vec<Plugin>> {
+        let mut plugins = vec![plugin_loader::load_file(&host, file)?];
+        plugins.extend(plugin_loader::load_given(
+            &host,
+            &arguments.generation.plugins,
+        )?);
+        Ok(plugins)
+    };
+    let (before, after) = (version(&arguments.before)?, version(&arguments.after)?);
+    let base = arguments.generation.load_base()?;
     let (mut same, mut unexpected) = (0, 0);
     let mut compare = |name: &str, old: &str, new: &str| {
         if old == new {
@@ -54,8 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     if let Some(corpus) = &arguments.corpus {
         for case in cases(corpus)? {
-            let old = outcome(&case, arguments, &before)?;
-            let new = outcome(&case, arguments, &after)?;
+            let old = outcome(&case, base.as_ref(), arguments, &before)?;
+            let new = outcome(&case, base.as_ref(), arguments, &after)?;
             compare(&case.name, &old, &new);
         }
     }
@@ -126,21 +134,27 @@ fn cases(folder: &Path) -> anyhow::Result<Vec<Case>> {
 }
 
 /// The result of a case as a string: diagnostics and configuration.
-fn outcome(case: &Case, arguments: &Arguments, plugins: &[Plugin]) -> anyhow::Result<String> {
+fn outcome(
+    case: &Case,
+    default_base: Option<&LoadedBase>,
+    arguments: &Arguments,
+    plugins: &[Plugin],
+) -> anyhow::Result<String> {
     let mut text = String::new();
-    let base = match &case.base {
+    let own = match &case.base {
         Some(file) => Some(LoadedBase::from_file(file)?),
         None => None,
     };
+    let base = own.as_ref().or(default_base);
     for resource in files::distributions(&case.resource)? {
-        let report = generation::run(resource, base.as_ref(), &arguments.generation, plugins)?;
+        let report = generation::run(resource, base, &arguments.generation, plugins)?;
         for diagnostic in &report.diagnostics {
             text += &format!("# {diagnostic}\n");
         }
         match report.outcome {
             Outcome::Generated(generated) => text += &generated.yaml,
             Outcome::Unchanged => text += "# the base configuration, unchanged\n",
-            Outcome::Override(config_map) => text += &format!("# ConfigMap {config_map}\n"),
+            Outcome::Override { config_map, .. } => text += &format!("# ConfigMap {config_map}\n"),
             Outcome::Rejected(_) => text += "# rejected\n",
         }
     }

@@ -15,6 +15,11 @@ pub(crate) enum Error {
     /// The stored object does not match the CRD, so not even its status can be written.
     #[error("failed to parse the resource: {0}")]
     Unreadable(String),
+    /// The author paused the resource.
+    #[error(
+        "the resource is paused: nothing but its status is written; remove spec.paused to continue"
+    )]
+    Paused,
     /// Another operator manages the resource.
     #[error(transparent)]
     UpstreamRunning(#[from] UpstreamRunning),
@@ -45,7 +50,9 @@ impl Error {
     /// Whether a retry is useless until the resource, or an object that is watched, changes.
     pub(crate) fn waits_for_change(&self) -> bool {
         match self {
-            Self::Unreadable(_) | Self::UpstreamRunning(_) | Self::Rejected(_) => true,
+            Self::Unreadable(_) | Self::Paused | Self::UpstreamRunning(_) | Self::Rejected(_) => {
+                true
+            }
             Self::Gather(error) => error.waits_for_change(),
             Self::Generate(error) => error.waits_for_change(),
             Self::ResolveSecrets(resolve_secrets::Error::Invalid(_)) => true,
@@ -75,6 +82,7 @@ impl Error {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Unreadable(_) | Self::Rejected(_) => reason::CONFIG_GENERATION_FAILED,
+            Self::Paused => reason::PAUSED,
             Self::UpstreamRunning(_) => reason::OTHER_OPERATOR_RUNNING,
             Self::Gather(error) => error.reason(),
             Self::Generate(error) => error.reason(),
@@ -88,7 +96,9 @@ impl Error {
     /// What went wrong, without the name of the step.
     pub(super) fn details(&self) -> String {
         match self {
-            Self::Unreadable(_) | Self::UpstreamRunning(_) | Self::Deadline(_) => self.to_string(),
+            Self::Unreadable(_) | Self::Paused | Self::UpstreamRunning(_) | Self::Deadline(_) => {
+                self.to_string()
+            }
             Self::Rejected(diagnostics) => diagnostics.to_string(),
             Self::Gather(error) => error.to_string(),
             Self::Generate(error) => error.to_string(),
@@ -103,6 +113,7 @@ impl Error {
     pub(super) fn outcome(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
+            Self::Paused => "paused",
             Self::UpstreamRunning(_) => "other_operator",
             Self::Rejected(_) => "refused",
             Self::Gather(_) => "gather",

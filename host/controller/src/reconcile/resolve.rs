@@ -77,6 +77,9 @@ impl<I: ImageReader> Resolver<'_, I> {
         let mut stated = stated(self.settings, &checked, self.owner)?;
         let file = author_file(self.contents, &checked, self.owner).await?;
         stated.warnings.extend(file.warnings);
+        stated
+            .warnings
+            .extend(route_warning(&checked, self.cluster));
         let ca = trusted_ca(self.contents, &checked, self.owner).await?;
         Ok(Current {
             stated,
@@ -474,6 +477,7 @@ fn differs_in_scaling_only(before: &Checked, now: &Checked) -> bool {
     same.networking
         .allowed_from
         .clone_from(&now.networking.allowed_from);
+    same.networking.egress.clone_from(&now.networking.egress);
     same.networking.mentions_access = now.networking.mentions_access;
     same == *now
 }
@@ -482,6 +486,21 @@ fn with_replicas(checked: &Checked, replicas: Option<i32>) -> Checked {
     let mut checked = checked.clone();
     checked.workload.requested_replicas = replicas;
     checked
+}
+
+/// The warning about a field of the Ingress, where a Route takes its place.
+fn route_warning(checked: &Checked, cluster: &Cluster) -> Option<String> {
+    let class = checked
+        .networking
+        .expose
+        .as_ref()?
+        .ingress_class_name
+        .as_ref()?;
+    cluster.has_routes.then(|| {
+        format!(
+            "spec.networking.expose.ingressClassName: {class:?} has no effect, because this cluster has Routes, and the server gets one instead of an Ingress; remove it"
+        )
+    })
 }
 
 fn live_secrets_digest(live: &DynamicObject) -> Option<&str> {

@@ -7,7 +7,7 @@ use llsd_api::{Diagnostic, FieldPath};
 use serde_json::Value;
 
 use super::{GenerateError, Inputs};
-use crate::limits::{BASE_BYTES, BASE_VALUES, PROVIDERS, SETTINGS_BYTES};
+use crate::limits::{BASE_BYTES, BASE_VALUES, PATCH_BYTES, PROVIDERS, SETTINGS_BYTES};
 
 /// Checks the base configuration and the settings of every provider.
 pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
@@ -23,7 +23,10 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
             "remove the providers and resources that the server does not need",
         ));
     }
-    let (in_base, in_spec) = (providers(inputs.base), inputs.checked.providers.len());
+    let (in_base, in_spec) = (
+        providers(inputs.base.get("providers")),
+        inputs.checked.providers.len(),
+    );
     if in_base + in_spec > PROVIDERS {
         problems.push(Diagnostic::error(
             FieldPath::spec().field("providers"),
@@ -47,6 +50,19 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
             ));
         }
     }
+    let patch: usize = inputs
+        .checked
+        .config_patch
+        .iter()
+        .map(|(key, value)| key.len() + Size::of(value).bytes)
+        .sum();
+    if patch > PATCH_BYTES {
+        problems.push(Diagnostic::error(
+            FieldPath::spec().field("configPatch"),
+            format!("has {patch} bytes, more than the limit of {PATCH_BYTES}"),
+            "put long values into the base configuration",
+        ));
+    }
     if problems.is_empty() {
         Ok(())
     } else {
@@ -57,9 +73,10 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Result<(), GenerateError> {
     }
 }
 
-/// The number of providers in a base configuration, which lists them by API in all dialects.
-fn providers(base: &Value) -> usize {
-    let apis = base.get("providers").and_then(Value::as_object);
+/// The number of providers in the section `providers` of a configuration, which lists them by API in all
+/// dialects.
+pub(super) fn providers(section: Option<&Value>) -> usize {
+    let apis = section.and_then(Value::as_object);
     let lists = apis.into_iter().flat_map(|apis| apis.values());
     lists.filter_map(Value::as_array).map(Vec::len).sum()
 }

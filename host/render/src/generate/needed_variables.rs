@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::EnvVar;
-use llsd_api::server_variables::{Missing, missing};
+use llsd_api::server_variables::{Form, Missing, missing, readings};
 use llsd_api::{Diagnostic, FieldPath};
 use serde_json::Value;
 
@@ -57,9 +57,21 @@ pub(super) fn check(
     let is_started_otherwise = [&overrides.command, &overrides.args]
         .iter()
         .any(|words| words.as_ref().is_some_and(|words| !words.is_empty()));
+    let patch = Value::Object(checked.config_patch.clone());
+    let in_patch: BTreeSet<&str> = readings(&patch)
+        .into_iter()
+        .filter(|one| one.form == Form::Bare)
+        .map(|one| one.name)
+        .collect();
     missing(config, &is_set)
         .into_iter()
-        .map(|one| diagnostic(one, &empty, is_started_otherwise))
+        .map(|one| {
+            let field = match in_patch.contains(one.name.as_str()) {
+                true => FieldPath::spec().field("configPatch"),
+                false => FieldPath::spec().at(&["workload", "overrides", "env"]),
+            };
+            diagnostic(one, field, &empty, is_started_otherwise)
+        })
         .collect()
 }
 
@@ -68,20 +80,28 @@ fn has_value(variable: &EnvVar) -> bool {
     variable.value_from.is_some() || variable.value.as_ref().is_some_and(|text| !text.is_empty())
 }
 
-fn diagnostic(missing: Missing, empty: &BTreeSet<&str>, is_started_otherwise: bool) -> Diagnostic {
+fn diagnostic(
+    missing: Missing,
+    field: FieldPath,
+    empty: &BTreeSet<&str>,
+    is_started_otherwise: bool,
+) -> Diagnostic {
     let Missing {
         name,
         path,
         unused_provider,
     } = missing;
-    let field = FieldPath::spec().at(&["workload", "overrides", "env"]);
     let state = match empty.contains(name.as_str()) {
-        true => "empty here",
+        true => "empty in spec.workload.overrides.env",
         false => "not set in the pod",
     };
     let problem = format!(
         "the environment variable {name} is {state}, and the configuration reads it without a default at {path}: ${{env.{name}}}"
     );
+    let place = match field.as_str() {
+        "spec.configPatch" => "the patch",
+        _ => "the base configuration",
+    };
     let add = format!("add {{name: {name}, value: …}} to spec.workload.overrides.env");
     let diagnostic = if let Some(provider) = unused_provider {
         Diagnostic::warning(
@@ -103,7 +123,7 @@ fn diagnostic(missing: Missing, empty: &BTreeSet<&str>, is_started_otherwise: bo
         Diagnostic::error(
             field,
             format!("{problem}; the server does not start without it"),
-            format!("{add}, or give it a default in the base configuration: ${{env.{name}:=…}}"),
+            format!("{add}, or give it a default in {place}: ${{env.{name}:=…}}"),
         )
     };
     diagnostic.with_code("missing-variable")

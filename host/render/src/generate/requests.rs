@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use llsd_adapter_sdk::documents::{
     AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, KvStorage, Model,
-    PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage, TextOrReference,
-    Tls, Tool,
+    PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage, StorageOptions,
+    TextOrReference, Tls, Tool,
 };
-use llsd_api::checked::{self, Checked, CheckedKv, CheckedProvider, CheckedSql};
+use llsd_api::checked::{self, Checked, CheckedKv, CheckedOptions, CheckedProvider, CheckedSql};
 
 use crate::generate::Inputs;
 use crate::objects::{tls, volumes};
@@ -117,8 +117,14 @@ pub(super) fn assembly(
         providers,
         resources: resources(checked),
         storage: Storage {
-            kv: checked.storage.kv.as_ref().map(kv),
+            kv: checked.storage.kv.as_ref().and_then(kv),
             sql: checked.storage.sql.as_ref().map(sql),
+            kv_postgres: match &checked.storage.kv {
+                Some(CheckedKv::Postgres(server)) => Some(sql(server)),
+                _ => None,
+            },
+            kv_options: options(checked.storage.kv_options),
+            sql_options: options(checked.storage.sql_options),
         },
         disabled: checked
             .disabled
@@ -130,6 +136,7 @@ pub(super) fn assembly(
             .collect(),
         server: server(checked, pod_context),
         external: external(checked, pod_context),
+        config_patch: checked.config_patch.clone(),
         capabilities: Vec::new(),
     }
 }
@@ -149,6 +156,7 @@ fn resources(checked: &Checked) -> Resources {
         path: tool.path.to_string(),
         name: tool.name.clone(),
         provider: tool.provider.clone(),
+        endpoint: tool.endpoint.clone(),
     });
     let shields = checked.shields.iter().map(|shield| Shield {
         path: shield.path.to_string(),
@@ -163,14 +171,28 @@ fn resources(checked: &Checked) -> Resources {
     }
 }
 
-fn kv(kv: &CheckedKv) -> KvStorage {
+/// `None` for a server that the contract has in another key.
+fn kv(kv: &CheckedKv) -> Option<KvStorage> {
     match kv {
-        CheckedKv::Sqlite => KvStorage::Sqlite,
-        CheckedKv::Redis { endpoint, password } => KvStorage::Redis {
+        CheckedKv::Sqlite => Some(KvStorage::Sqlite),
+        CheckedKv::Redis { endpoint, password } => Some(KvStorage::Redis {
             endpoint: endpoint.clone(),
             password: password.as_ref().map(|reference| reference.env.clone()),
-        },
+        }),
+        CheckedKv::Postgres(_) => None,
     }
+}
+
+/// `None` if no option is set.
+fn options(options: CheckedOptions) -> Option<StorageOptions> {
+    let CheckedOptions {
+        tls_mode,
+        pool_size,
+    } = options;
+    (options != CheckedOptions::default()).then(|| StorageOptions {
+        tls_mode: tls_mode.map(|mode| mode.as_str().to_owned()),
+        pool_size,
+    })
 }
 
 fn sql(sql: &CheckedSql) -> SqlStorage {

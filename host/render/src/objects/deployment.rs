@@ -66,11 +66,12 @@ fn annotations(inputs: &ObjectInputs<'_>) -> Option<BTreeMap<String, String>> {
     (!annotations.is_empty()).then_some(annotations)
 }
 
-/// `Recreate` for a pod with a persistent volume, which can be attached to one node at a time, and
+/// `Recreate` for a pod with a persistent volume that can be attached to one node at a time, and
 /// `RollingUpdate` otherwise. The defaults of `RollingUpdate` are set explicitly, so that server-side
 /// apply removes them when the strategy changes. The API server rejects `Recreate` together with them.
 fn strategy(checked: &Checked) -> DeploymentStrategy {
-    if checked.workload.volume.is_some() {
+    let volume = checked.workload.volume.as_ref();
+    if volume.is_some_and(|volume| !volume.is_shared()) {
         return DeploymentStrategy {
             type_: Some("Recreate".to_owned()),
             rolling_update: None,

@@ -1,8 +1,8 @@
 //! The NetworkPolicy, which restricts connections to the pods.
 
 use k8s_openapi::api::networking::v1::{
-    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
-    NetworkPolicySpec,
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
+    NetworkPolicyPort, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -17,15 +17,17 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Label of the namespace of the OpenShift routers.
 const ROUTER: (&str, &str) = ("network.openshift.io/policy-group", "ingress");
 const EVERY_NAMESPACE: &str = "*";
+const DNS_PORT: i32 = 53;
 
-/// The NetworkPolicy, if the resource sets `allowedFrom`. For a resource that was created as v1alpha1
+/// The NetworkPolicy, if the resource sets `allowedFrom` or `egress`. For a resource that was created as v1alpha1
 /// the operator's settings decide, as in llama-stack-k8s-operator: a policy that appears unexpectedly
 /// blocks traffic.
 pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy> {
     let networking = &inputs.checked.networking;
-    let is_enabled = inputs
-        .network_policy
-        .unwrap_or(networking.allowed_from.is_some());
+    let allows_some = networking.allowed_from.is_some();
+    let limits_ingress = inputs.network_policy.unwrap_or(allows_some);
+    let limits_egress = networking.egress.is_some();
+    let is_enabled = limits_ingress || limits_egress;
     let port = NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(networking.port()))),
         protocol: Some("TCP".to_owned()),
@@ -38,28 +40,54 @@ pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy>
                 match_labels: Some(selector(inputs.owner)),
                 ..LabelSelector::default()
             }),
-            policy_types: Some(vec!["Ingress".to_owned()]),
-            ingress: Some(vec![NetworkPolicyIngressRule {
-                from: Some(peers(inputs)),
-                ports: Some(vec![port]),
-            }]),
-            egress: None,
+            policy_types: Some(
+                [("Ingress", limits_ingress), ("Egress", limits_egress)]
+                    .into_iter()
+                    .filter(|(_, is_limited)| *is_limited)
+                    .map(|(kind, _)| kind.to_owned())
+                    .collect(),
+            ),
+            ingress: limits_ingress.then(|| {
+                vec![NetworkPolicyIngressRule {
+                    from: Some(peers(inputs)),
+                    ports: Some(vec![port]),
+                }]
+            }),
+            egress: networking.egress.as_deref().map(egress),
         }),
     })
+}
+
+/// The rules of the resource, and DNS: without it no name of a service resolves.
+fn egress(rules: &[NetworkPolicyEgressRule]) -> Vec<NetworkPolicyEgressRule> {
+    let dns = ["UDP", "TCP"].map(|protocol| NetworkPolicyPort {
+        port: Some(IntOrString::Int(DNS_PORT)),
+        protocol: Some(protocol.to_owned()),
+        end_port: None,
+    });
+    let dns = NetworkPolicyEgressRule {
+        ports: Some(dns.to_vec()),
+        to: None,
+    };
+    std::iter::once(dns).chain(rules.iter().cloned()).collect()
 }
 
 fn peers(inputs: &ObjectInputs<'_>) -> Vec<NetworkPolicyPeer> {
     let networking = &inputs.checked.networking;
     let none = AllowedFrom::default();
-    let AllowedFrom { namespaces, labels } = networking.allowed_from.as_ref().unwrap_or(&none);
+    let AllowedFrom {
+        namespaces,
+        labels,
+        peers,
+    } = networking.allowed_from.as_ref().unwrap_or(&none);
     let namespaces = || namespaces.iter().flatten();
     if namespaces().any(|name| name == EVERY_NAMESPACE) {
         return vec![namespaces_with(LabelSelector::default())];
     }
-    let own = NetworkPolicyPeer {
+    let own = peers.is_none().then(|| NetworkPolicyPeer {
         pod_selector: Some(LabelSelector::default()),
         ..NetworkPolicyPeer::default()
-    };
+    });
     let operator = inputs.cluster.operator_namespace.iter();
     let named = operator
         .chain(namespaces())
@@ -77,8 +105,8 @@ fn peers(inputs: &ObjectInputs<'_>) -> Vec<NetworkPolicyPeer> {
     let router = networking
         .mentions_access
         .then(|| labelled(ROUTER.0, ROUTER.1));
-    [own]
-        .into_iter()
+    own.into_iter()
+        .chain(peers.iter().flatten().cloned())
         .chain(named)
         .chain(marked)
         .chain(router)

@@ -105,9 +105,9 @@ fn data_volume(inputs: &ObjectInputs<'_>) -> Volume {
         name: DATA_VOLUME.to_owned(),
         ..Volume::default()
     };
-    if inputs.checked.workload.volume.is_some() {
+    if let Some(volume) = &inputs.checked.workload.volume {
         data.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
-            claim_name: format!("{}{}", inputs.owner.name, volume_claim::SUFFIX),
+            claim_name: volume_claim::claim_name(volume, inputs.owner),
             read_only: None,
         });
     } else {

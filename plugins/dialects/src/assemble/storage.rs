@@ -2,6 +2,7 @@
 //!
 //! If the resource does not set storage, the base is unchanged.
 
+mod options;
 mod shape;
 
 use llsd_adapter_sdk::documents::{
@@ -25,9 +26,26 @@ struct Choice {
 
 /// Applies the storage of the resource to the base.
 pub(super) fn apply(stack: &mut Stack, storage: Storage, data_dir: &str) {
-    let Storage { kv, sql } = storage;
-    let kv = kv.and_then(|kv| choose_kv(stack, kv));
-    let sql = sql.and_then(|sql| choose_sql(stack, sql));
+    let Storage {
+        kv,
+        sql,
+        kv_postgres,
+        kv_options,
+        sql_options,
+    } = storage;
+    let mut kv = match kv_postgres {
+        Some(server) => choose_postgres(stack, Kind::Kv, server),
+        None => kv.and_then(|kv| choose_kv(stack, kv)),
+    };
+    let mut sql = sql.and_then(|sql| choose_postgres(stack, Kind::Sql, sql));
+    for (kind, choice, options) in [
+        (Kind::Kv, &mut kv, kv_options),
+        (Kind::Sql, &mut sql, sql_options),
+    ] {
+        if let (Some(choice), Some(options)) = (choice, options) {
+            options::apply(stack, kind, choice, options);
+        }
+    }
     for (kind, choice) in [(Kind::Kv, kv), (Kind::Sql, sql)] {
         let Some(choice) = choice else { continue };
         match stack.dialect.state {
@@ -121,8 +139,9 @@ fn choose_kv(stack: &mut Stack, kv: KvStorage) -> Option<Choice> {
     })
 }
 
-fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
-    let settings = match sql {
+/// The connection to PostgreSQL, of either kind of storage; or sqlite.
+fn choose_postgres(stack: &mut Stack, kind: Kind, server: SqlStorage) -> Option<Choice> {
+    let settings = match server {
         SqlStorage::Sqlite => {
             return Some(Choice {
                 engine: "sqlite",
@@ -130,7 +149,7 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
             });
         }
         SqlStorage::PostgresConnectionString { connection_string } => {
-            connection_settings(stack, connection_string)
+            connection_settings(stack, kind, connection_string)
         }
         SqlStorage::Postgres {
             host,
@@ -139,7 +158,7 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
             user,
             password,
         } => {
-            if stack.dialect.pastes_password && password.is_some() {
+            if kind == Kind::Sql && stack.dialect.pastes_password && password.is_some() {
                 stack.diagnostics.warning(
                     "pasted-password",
                     "spec.storage.sql.password",
@@ -188,7 +207,7 @@ fn choose_sql(stack: &mut Stack, sql: SqlStorage) -> Option<Choice> {
 
 /// A connection string if the release is known to accept one; otherwise its parts, each from a
 /// variable that the host derives.
-fn connection_settings(stack: &mut Stack, variable: String) -> Object {
+fn connection_settings(stack: &mut Stack, kind: Kind, variable: String) -> Object {
     let mut settings = Map::new();
     if stack
         .dialect
@@ -209,23 +228,29 @@ fn connection_settings(stack: &mut Stack, variable: String) -> Object {
         });
         return settings;
     }
-    let (user, password) = if stack.dialect.pastes_password {
+    // Only the SQL store inserts them into a URL.
+    let (user, password) = if kind == Kind::Sql && stack.dialect.pastes_password {
         (Part::EncodedUser, Part::EncodedPassword)
     } else {
         (Part::User, Part::Password)
     };
-    for (key, name, part) in [
-        ("host", "LLSD_SQL_HOST", Part::Host),
-        ("port", "LLSD_SQL_PORT", Part::Port),
-        ("db", "LLSD_SQL_DB", Part::Database),
-        ("user", "LLSD_SQL_USER", user),
-        ("password", "LLSD_SQL_PASSWORD", password),
+    let prefix = match kind {
+        Kind::Kv => "LLSD_KV",
+        Kind::Sql => "LLSD_SQL",
+    };
+    for (key, suffix, part) in [
+        ("host", "HOST", Part::Host),
+        ("port", "PORT", Part::Port),
+        ("db", "DB", Part::Database),
+        ("user", "USER", user),
+        ("password", "PASSWORD", password),
     ] {
-        settings.insert(key.to_owned(), Value::String(env::reference(name)));
+        let name = format!("{prefix}_{suffix}");
+        settings.insert(key.to_owned(), Value::String(env::reference(&name)));
         let read_as = env::read_as(stack.dialect.env, key);
         let reference = Some(variable.clone());
         stack.variables.push(Variable {
-            env: name.to_owned(),
+            env: name,
             reference,
             part: Some(part),
             value: None,

@@ -83,6 +83,10 @@ pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
             );
             continue;
         }
+        if let Some(endpoint) = tool.endpoint.clone() {
+            register_mcp(stack, &tool, endpoint);
+            continue;
+        }
         let known = KNOWN
             .iter()
             .find(|known| known.names.contains(&tool.name.as_str()));
@@ -102,6 +106,96 @@ pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
         if stack.dialect.tool_groups {
             register_group(stack, group, &provider);
         }
+    }
+}
+
+/// The provider type of MCP servers, without its side.
+const MCP: &str = "model-context-protocol";
+/// The prefix of the ids of their tool groups.
+const MCP_GROUP: &str = "mcp::";
+
+/// Registers the tools of an MCP server: as a tool group, as a connector, or both, whatever the dialect has.
+fn register_mcp(stack: &mut Stack, tool: &Tool, endpoint: String) {
+    let name = tool.name.strip_prefix(MCP_GROUP).unwrap_or(&tool.name);
+    if stack.dialect.tool_groups {
+        let Some(provider) = mcp_provider(stack, tool) else {
+            return;
+        };
+        let group = format!("{MCP_GROUP}{name}");
+        register_group(stack, &group, &provider);
+        let list = stack.resources_mut("tool_groups").into_iter().flatten();
+        let mut same = list
+            .filter(|one| one.get("toolgroup_id").and_then(Value::as_str) == Some(group.as_str()));
+        if let Some(entry) = same.next().and_then(Value::as_object_mut) {
+            entry.insert("mcp_endpoint".to_owned(), json!({"uri": endpoint}));
+        }
+    } else if let Some(provider) = &tool.provider {
+        let problem = format!(
+            "{} connects to MCP servers without a provider",
+            stack.dialect.id
+        );
+        stack.diagnostics.warning(
+            "no-provider-needed",
+            format!("{}.provider", tool.path),
+            problem,
+            format!("remove provider: {provider}"),
+        );
+    }
+    if stack.dialect.connectors {
+        register_connector(stack, name, endpoint);
+    }
+}
+
+/// The provider of an MCP tool group: named, existing, or added.
+fn mcp_provider(stack: &mut Stack, tool: &Tool) -> Option<String> {
+    if let Some(wanted) = &tool.provider {
+        if stack.entry(API, wanted).is_some() {
+            return Some(wanted.clone());
+        }
+        stack.no_such_id(&tool.path, API, wanted);
+        return None;
+    }
+    let found = stack.entries(API).find_map(|entry| match entry.id() {
+        Id::Always(id) if entry.short_type() == MCP => Some(id.to_owned()),
+        _ => None,
+    });
+    if found.is_some() {
+        return found;
+    }
+    let provider_type = "remote::model-context-protocol";
+    if stack.catalog.find(API, provider_type).is_none() {
+        let problem = format!("{} has no provider for MCP servers", stack.dialect.id);
+        let field = format!("{}.endpoint", tool.path);
+        stack.diagnostics.error(
+            "unknown-tool",
+            field,
+            problem,
+            "use llama-stack 0.2 or newer",
+        );
+        return None;
+    }
+    let value = providers::entry(stack, &tool.path, MCP, provider_type, Object::new(), None);
+    stack.put(API, MCP, value, Origin::Brought(tool.path.clone()));
+    Some(MCP.to_owned())
+}
+
+fn register_connector(stack: &mut Stack, id: &str, url: String) {
+    let list = stack
+        .top
+        .entry("connectors")
+        .or_insert_with(|| Value::Array(Vec::new()));
+    if list.is_null() {
+        *list = Value::Array(Vec::new());
+    }
+    let Some(list) = list.as_array_mut() else {
+        stack.malformed("connectors", "a list");
+        return;
+    };
+    let connector = json!({"connector_id": id, "connector_type": "mcp", "url": url});
+    let same = |old: &&mut Value| old.get("connector_id").and_then(Value::as_str) == Some(id);
+    match list.iter_mut().find(same) {
+        Some(old) => *old = connector,
+        None => list.push(connector),
     }
 }
 
@@ -130,10 +224,11 @@ fn choose_provider(
         let (problem, fix) = if tool.name.starts_with("mcp::") {
             (
                 format!(
-                    "the tool group {:?} needs the address of its MCP server, which a tool entry cannot hold",
+                    "the tool group {:?} needs the address of its MCP server",
                     tool.name
                 ),
-                "register it with the server's API, or in the base configuration".to_owned(),
+                "add endpoint with the URL of the MCP server, for example http://mcp:8000/mcp"
+                    .to_owned(),
             )
         } else {
             let names = KNOWN

@@ -106,6 +106,49 @@ pub(crate) const fn count_lines(text: &str) -> usize {
     lines
 }
 
+/// Where the lines of the releases from `first` to `last` are, which follow one another.
+pub(crate) const fn range_of(text: &str, first: &str, last: &str) -> (usize, usize) {
+    let bytes = text.as_bytes();
+    let (mut start, mut end, mut at) = (bytes.len(), 0, 0);
+    while at < bytes.len() {
+        let line = at;
+        while at < bytes.len() && bytes[at] != b'\n' {
+            at += 1;
+        }
+        at += 1;
+        if start > line && starts_with(bytes, line, first.as_bytes()) {
+            start = line;
+        }
+        if starts_with(bytes, line, last.as_bytes()) {
+            end = at;
+        }
+    }
+    assert!(start < end, "there is no such release");
+    (start, end)
+}
+
+/// Whether a word begins at a place.
+const fn starts_with(bytes: &[u8], place: usize, word: &[u8]) -> bool {
+    let mut at = 0;
+    while at < word.len() {
+        if place + at >= bytes.len() || bytes[place + at] != word[at] {
+            return false;
+        }
+        at += 1;
+    }
+    place + at < bytes.len() && bytes[place + at] == b' '
+}
+
+/// A part of a text, which contains nothing of the rest.
+pub(crate) const fn copy<const LENGTH: usize>(text: &str, start: usize) -> [u8; LENGTH] {
+    let (bytes, mut part, mut at) = (text.as_bytes(), [0; LENGTH], 0);
+    while at < LENGTH {
+        part[at] = bytes[start + at];
+        at += 1;
+    }
+    part
+}
+
 /// The lines of several texts, each once. Exists at compile time only.
 pub(crate) struct Merged {
     bytes: [u8; u16::MAX as usize],

@@ -358,3 +358,34 @@ fn a_shield_brings_the_provider_of_its_name() {
     );
     assert_eq!(report.codes(), ["dropped-default s"]);
 }
+
+#[test]
+fn an_mcp_server_is_a_tool_group_a_connector_or_both() {
+    for schema in SCHEMAS {
+        let tool = json!({"path": "spec.resources.tools[0]", "name": "files", "endpoint": "http://mcp:8000/mcp"});
+        let report = assemble(request(schema, json!({"resources": {"tools": [tool]}})));
+        let config = report.config();
+        let has_groups = [V0_1_3, V0_2_13, V0_3, V0_4, V0_5].contains(&schema);
+        let home = match schema {
+            V0_1_3 | V0_2_13 => config,
+            _ => &config["registered_resources"],
+        };
+        let groups = home["tool_groups"].as_array().cloned().unwrap_or_default();
+        let group = groups
+            .iter()
+            .find(|one| one["toolgroup_id"] == "mcp::files");
+        assert_eq!(group.is_some(), has_groups, "{schema}");
+        if let Some(group) = group {
+            assert_eq!(group["mcp_endpoint"], json!({"uri": "http://mcp:8000/mcp"}));
+            let provider = group["provider_id"].as_str().unwrap();
+            let provider = report.provider("tool_runtime", provider);
+            assert_eq!(provider["provider_type"], "remote::model-context-protocol");
+        }
+        let has_connectors = [V0_5, V0_7, OGX_0_8, OGX_1_0].contains(&schema);
+        let expected = json!([{"connector_id": "files", "connector_type": "mcp", "url": "http://mcp:8000/mcp"}]);
+        match has_connectors {
+            true => assert_eq!(config["connectors"], expected, "{schema}"),
+            false => assert!(config.get("connectors").is_none(), "{schema}"),
+        }
+    }
+}

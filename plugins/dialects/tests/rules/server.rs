@@ -161,3 +161,43 @@ fn folders_below_the_old_home_of_ogx_move_to_the_volume() {
         assert_eq!(env.get("OTHER_DIR"), None, "{schema}");
     }
 }
+
+#[test]
+fn a_key_of_the_patch_that_no_release_reads_is_a_warning() {
+    let patch = json!({
+        "loging": {}, "version": null, "server": {"auth": {}, "colour": 1},
+        "storage": {"stores": {"metadta": {}}},
+    });
+    for schema in [V0_3, V0_4, V0_5, V0_7, OGX_0_8, OGX_1_0] {
+        let report = assemble(request(schema, json!({"configPatch": patch})));
+        let codes = report.codes();
+        for field in ["loging", "server.colour", "storage.stores.metadta"] {
+            let expected = format!("unknown-key spec.configPatch.{field}");
+            assert!(codes.contains(&expected), "{schema}: {codes:?}");
+        }
+        assert!(
+            !codes
+                .iter()
+                .any(|code| code.contains("auth") || code.contains("version"))
+        );
+        assert!(
+            report.config().get("loging").is_none(),
+            "the host merges the patch"
+        );
+    }
+    for schema in [V0_1_3, V0_2_13] {
+        let report = assemble(request(
+            schema,
+            json!({"configPatch": {"loging": {}, "logging": {}}}),
+        ));
+        let codes = report.codes();
+        assert!(
+            codes.contains(&"unknown-key spec.configPatch.loging".to_owned()),
+            "{schema}"
+        );
+        assert!(
+            !codes.iter().any(|code| code.ends_with("logging")),
+            "{schema}"
+        );
+    }
+}

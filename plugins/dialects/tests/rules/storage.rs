@@ -251,3 +251,91 @@ fn a_release_without_sql_state_says_so() {
         ["no-sql-storage spec.storage.sql"]
     );
 }
+
+fn kv_backend(report: &Report, schema: &str) -> Value {
+    match schema {
+        V0_1_3 | V0_2_13 => report.config()["metadata_store"].clone(),
+        _ => report.config()["storage"]["backends"]["kv_default"].clone(),
+    }
+}
+
+#[test]
+fn key_value_storage_in_postgres_has_the_raw_password() {
+    for schema in SCHEMAS {
+        let server = json!({
+            "type": "postgres", "host": {"text": "pg"}, "database": {"text": "state"},
+            "user": {"text": "u"}, "password": {"reference": "LLSD_KV_PASSWORD"},
+        });
+        let report = assemble(request(schema, json!({"storage": {"kvPostgres": server}})));
+        let backend = kv_backend(&report, schema);
+        let kind = match schema {
+            V0_1_3 | V0_2_13 => "postgres",
+            _ => "kv_postgres",
+        };
+        assert_eq!(backend["type"], kind, "{schema}");
+        assert_eq!(backend["host"], "pg", "{schema}");
+        assert_eq!(backend["db"], "state", "{schema}");
+        assert_eq!(backend["password"], "${env.LLSD_KV_PASSWORD}", "{schema}");
+        assert!(
+            !report
+                .codes()
+                .iter()
+                .any(|code| code.starts_with("pasted-password")),
+            "{schema}"
+        );
+    }
+}
+
+#[test]
+fn a_connection_string_of_key_value_storage_is_taken_apart_without_encoding() {
+    for schema in [V0_2_13, V0_7] {
+        let server = json!({"type": "postgres-connection-string", "connectionString": "LLSD_KV_CONNECTION_STRING"});
+        let report = assemble(request(schema, json!({"storage": {"kvPostgres": server}})));
+        assert_eq!(
+            kv_backend(&report, schema)["user"],
+            "${env.LLSD_KV_USER}",
+            "{schema}"
+        );
+        let variables = report.output["variables"].as_array().unwrap();
+        let password = variables
+            .iter()
+            .find(|one| one["env"] == "LLSD_KV_PASSWORD")
+            .unwrap();
+        assert_eq!(password["part"], "password", "{schema}");
+        assert_eq!(
+            password["reference"], "LLSD_KV_CONNECTION_STRING",
+            "{schema}"
+        );
+    }
+}
+
+#[test]
+fn an_option_that_the_store_does_not_have_is_refused() {
+    let server = json!({"type": "postgres", "host": {"text": "pg"}, "user": {"text": "u"}});
+    let storage = json!({
+        "kvPostgres": server, "sql": server,
+        "kvOptions": {"tlsMode": "require"}, "sqlOptions": {"poolSize": 4},
+    });
+    let report = assemble(request(V0_7, json!({"storage": storage})));
+    assert_eq!(kv_backend(&report, V0_7)["ssl_mode"], "require");
+    assert_eq!(
+        report.config()["storage"]["backends"]["sql_default"]["pool_size"],
+        4
+    );
+    let report = assemble(request(V0_4, json!({"storage": storage})));
+    assert_eq!(
+        report.errors(),
+        ["unsupported-option spec.storage.sql.poolSize"]
+    );
+    let storage = json!({"sql": server, "sqlOptions": {"tlsMode": "require"}});
+    let report = assemble(request(V0_7, json!({"storage": storage})));
+    assert_eq!(
+        report.errors(),
+        ["unsupported-option spec.storage.sql.tlsMode"]
+    );
+    let report = assemble(request(OGX_1_0, json!({"storage": storage})));
+    assert_eq!(
+        report.config()["storage"]["backends"]["sql_default"]["ssl_mode"],
+        "require"
+    );
+}

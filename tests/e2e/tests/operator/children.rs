@@ -83,6 +83,51 @@ async fn optional_objects_follow_their_fields_and_keep_the_fields_of_other_manag
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn peers_and_egress_rules_reach_the_network_policy() {
+    let operator = Operator::start("peers").await;
+    let mut resource = minimal();
+    let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
+    let offices = json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}});
+    let vllm = json!({
+        "to": [{"podSelector": {"matchLabels": {"app": "vllm"}}}],
+        "ports": [{"port": 8000, "protocol": "TCP"}],
+    });
+    resource["spec"]["networking"] =
+        json!({"allowedFrom": {"peers": [web, offices]}, "egress": [vllm]});
+    operator.create(&resource).await;
+    operator.wait_until_ready("minimal").await;
+    let policy = get::<NetworkPolicy>(&operator, "minimal-network-policy").await;
+    let spec = serde_json::to_value(policy.spec).unwrap();
+    assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+    let from = spec["ingress"][0]["from"].as_array().unwrap();
+    assert!(from.contains(&web) && from.contains(&offices), "{from:?}");
+    assert!(!from.contains(&json!({"podSelector": {}})), "{from:?}");
+    let egress = spec["egress"].as_array().unwrap();
+    assert_eq!(egress[0]["ports"][0]["port"], 53);
+    assert_eq!(egress[1], vllm);
+
+    // Without egress rules the server may connect everywhere again.
+    let open = json!({"spec": {"networking": {"egress": null}}});
+    operator.edit("minimal", open).await;
+    let is_open = |one: Option<&NetworkPolicy>| {
+        let spec = one.and_then(|one| one.spec.as_ref());
+        spec.is_some_and(|spec| {
+            spec.egress.is_none() && spec.policy_types == Some(vec!["Ingress".to_owned()])
+        })
+    };
+    let policies = operator.api::<NetworkPolicy>();
+    eventually(
+        &policies,
+        "minimal-network-policy",
+        DEADLINE,
+        "open",
+        is_open,
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_autoscaler_controls_the_replicas_until_it_is_removed() {
     let operator = Operator::start("scaling").await;
     let mut resource = minimal();

@@ -3,11 +3,11 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::install_definitions;
-use llsd_e2e::{Operator, condition, config_map, has_condition, minimal, phase};
+use llsd_e2e::{Operator, condition, config_map, has_condition, minimal, named, phase};
 use llsd_testbed::Testbed;
 use serde_json::json;
 
@@ -242,4 +242,117 @@ async fn deleting_a_resource_deletes_its_objects() {
         .await
         .unwrap();
     assert!(remaining.items.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_resource_is_not_changed_until_it_continues() {
+    let operator = Operator::start("paused").await;
+    operator.create(&minimal()).await;
+    let before = operator.wait_until_ready("minimal").await;
+    let mark = operator.mark().await;
+
+    let change = json!({"spec": {"paused": true, "resources": {"models": ["another-model"]}}});
+    operator.edit("minimal", change).await;
+    let is_paused = |cr: &Distribution| has_condition(cr, "Paused", "True");
+    let paused = operator.wait_for("minimal", "paused", is_paused).await;
+    assert!(has_condition(&paused, "Ready", "False"));
+    assert!(condition(&paused, "Stalled").is_none());
+    assert_eq!(phase(&paused), Some(Phase::Ready));
+    // Drift is not corrected either.
+    let deployments = operator.api::<Deployment>();
+    let drift = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "drift"}}});
+    let parameters = PatchParams::default();
+    deployments
+        .patch("minimal", &parameters, &Patch::Merge(drift))
+        .await
+        .unwrap();
+    operator.create(&named("second")).await;
+    operator.wait_until_ready("second").await;
+    let writes = operator.writes_since(mark).await;
+    let objects: Vec<_> = writes
+        .iter()
+        .filter(|one| one.contains("minimal"))
+        .filter(|one| !one.contains("llamastackdistributions") && !one.contains(" events "))
+        .collect();
+    assert!(objects.is_empty(), "{objects:?}");
+
+    operator
+        .edit("minimal", json!({"spec": {"paused": null}}))
+        .await;
+    let continued = |cr: &Distribution| {
+        phase(cr) == Some(Phase::Ready) && config_map(cr) != config_map(&before)
+    };
+    let after = operator
+        .wait_for("minimal", "ready with another configuration", continued)
+        .await;
+    assert!(condition(&after, "Paused").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retained_volume_survives_the_resource_and_is_used_again() {
+    let operator = Operator::start("retained").await;
+    let mut resource = minimal();
+    resource["spec"]["workload"] = json!({"storage": {"retainPolicy": "Retain"}});
+    operator.create(&resource).await;
+    operator
+        .wait_for_deployment("minimal", "created", |_| true)
+        .await;
+    let claims = operator.api::<PersistentVolumeClaim>();
+    let first = claims.get("minimal-pvc").await.unwrap();
+    assert_eq!(first.metadata.owner_references, None);
+
+    let api = operator.api::<Distribution>();
+    api.delete("minimal", &DeleteParams::default())
+        .await
+        .unwrap();
+    operator.wait_until_deleted::<Deployment>("minimal").await;
+    operator.create(&resource).await;
+    operator
+        .wait_for_deployment("minimal", "created", |_| true)
+        .await;
+    let second = claims.get("minimal-pvc").await.unwrap();
+    assert_eq!(second.metadata.uid, first.metadata.uid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_existing_claim_is_mounted_and_left_alone() {
+    let operator = Operator::start("existing-claim").await;
+    let claims = operator.api::<PersistentVolumeClaim>();
+    let own = json!({
+        "metadata": {"name": "models"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let own: PersistentVolumeClaim = serde_json::from_value(own).unwrap();
+    let before = claims.create(&PostParams::default(), &own).await.unwrap();
+    let mut resource = minimal();
+    resource["spec"]["workload"] = json!({"storage": {"existingClaim": "models"}});
+    operator.create(&resource).await;
+    let mounts_it = |deployment: &Deployment| {
+        let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref();
+        let volumes = spec.unwrap().volumes.iter().flatten();
+        let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        let names: Vec<_> = claims.map(|claim| claim.claim_name.as_str()).collect();
+        names == ["models"]
+    };
+    operator
+        .wait_for_deployment("minimal", "with the claim", mounts_it)
+        .await;
+    assert!(claims.get_opt("minimal-pvc").await.unwrap().is_none());
+
+    let api = operator.api::<Distribution>();
+    api.delete("minimal", &DeleteParams::default())
+        .await
+        .unwrap();
+    operator.wait_until_deleted::<Deployment>("minimal").await;
+    let after = claims.get("models").await.unwrap();
+    assert_eq!(after.metadata.uid, before.metadata.uid);
+    assert_eq!(after.metadata.owner_references, None);
+    let managers = after.metadata.managed_fields.unwrap_or_default();
+    assert!(
+        !managers.iter().any(|one| one
+            .manager
+            .as_deref()
+            .is_some_and(|name| name.starts_with("llsd"))),
+        "{managers:?}"
+    );
 }

@@ -1,13 +1,10 @@
 //! Checks `spec.storage.sql`.
 
-use serde_json::Value;
-
+use super::postgres::{self, Connection};
 use super::server_fields::check_server_fields;
-use crate::checked::secrets::{self, Reference, StringOrReference};
-use crate::checked::untyped;
+use crate::checked::secrets::{Reference, StringOrReference};
 use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
-use crate::names;
 use crate::rules;
 use crate::v1alpha2::{SqlKind, SqlStorage};
 
@@ -37,6 +34,30 @@ pub enum CheckedSql {
     },
 }
 
+impl CheckedSql {
+    /// All secret references.
+    pub(super) fn references(&self) -> Vec<&Reference> {
+        match self {
+            Self::Sqlite => Vec::new(),
+            Self::PostgresConnectionString { connection_string } => vec![connection_string],
+            Self::Postgres {
+                host,
+                port,
+                database,
+                user,
+                password,
+            } => {
+                let fields = [Some(host), port.as_ref(), database.as_ref(), Some(user)];
+                let fields = fields.into_iter().flatten();
+                fields
+                    .filter_map(StringOrReference::reference)
+                    .chain(password)
+                    .collect()
+            }
+        }
+    }
+}
+
 pub(super) fn check(
     sql: &SqlStorage,
     path: &FieldPath,
@@ -50,132 +71,33 @@ pub(super) fn check(
         database,
         user,
         password,
+        tls_mode: _,
+        pool_size: _,
     } = sql;
-    let refer = |field: &str| (path.field(field), secrets::variable("sql", field));
-    let connection = connection_string.as_ref().map(|reference| {
-        let (path, variable) = refer("connectionString");
-        secrets::read_typed(reference, &path, variable, diagnostics)
-    });
-    let fields = ConnectionFields {
-        host: connection_field(host, "host", path, diagnostics),
-        port: connection_field(port, "port", path, diagnostics),
-        database: connection_field(database, "database", path, diagnostics),
-        user: connection_field(user, "user", path, diagnostics),
-        password: password.as_ref().map(|reference| {
-            let (path, variable) = refer("password");
-            secrets::read_typed(reference, &path, variable, diagnostics)
-        }),
+    let connection = Connection {
+        owner: "sql",
+        connection_string,
+        host,
+        port,
+        database,
+        user,
+        password,
     };
-    let used = [
-        ("connectionString", connection_string.is_some()),
-        ("host", host.is_some()),
-        ("port", port.is_some()),
-        ("database", database.is_some()),
-        ("user", user.is_some()),
-        ("password", password.is_some()),
-    ];
-    let first_field = used[1..]
-        .iter()
-        .find(|(_, used)| *used)
-        .map(|(field, _)| *field);
-    match (kind, connection, first_field) {
-        (Some(SqlKind::Postgres), Some(_), Some(field)) => {
-            let problem = "cannot be combined with connectionString";
-            diagnostics.error(
-                &path.field(field),
-                problem,
-                "keep connectionString or the separate fields",
-            );
-            None
-        }
-        (Some(SqlKind::Postgres), Some(connection_string), None) => {
-            Some(CheckedSql::PostgresConnectionString {
-                connection_string: connection_string?,
-            })
-        }
-        (Some(SqlKind::Postgres), None, Some(_)) => fields.finish(path, diagnostics),
-        (Some(SqlKind::Postgres), None, None) => {
-            let fix = "add connectionString: {name: <secret>, key: <key in it>}, or host and user";
-            diagnostics.error(
-                &path.field("connectionString"),
-                "is missing, but required for type postgres",
-                fix,
-            );
-            None
-        }
-        (kind, _, _) => {
-            check_server_fields(
-                kind.is_some(),
-                &used,
-                path,
-                ("postgres", &rules::SQL_NEEDS_TYPE),
-                diagnostics,
-            );
-            Some(CheckedSql::Sqlite)
-        }
+    let checked = postgres::check(
+        &connection,
+        kind == &Some(SqlKind::Postgres),
+        path,
+        diagnostics,
+    );
+    if kind == &Some(SqlKind::Postgres) {
+        return checked;
     }
-}
-
-/// The separate connection fields of PostgreSQL. Outer `None`: absent; inner `None`: invalid.
-struct ConnectionFields {
-    host: Option<Option<StringOrReference>>,
-    port: Option<Option<StringOrReference>>,
-    database: Option<Option<StringOrReference>>,
-    user: Option<Option<StringOrReference>>,
-    password: Option<Option<Reference>>,
-}
-
-impl ConnectionFields {
-    fn finish(self, path: &FieldPath, diagnostics: &mut Collector) -> Option<CheckedSql> {
-        for (field, part) in [("host", &self.host), ("user", &self.user)] {
-            if part.is_none() {
-                let problem = "is missing, but required for type postgres without connectionString";
-                diagnostics.error(
-                    &path.field(field),
-                    problem,
-                    format!("add {field}, as a string or as {{name: <secret>, key: <key in it>}}"),
-                );
-            }
-        }
-        if let Some(Some(StringOrReference::String(port))) = &self.port
-            && let Err(error) = names::port(port)
-        {
-            diagnostics.error(
-                &path.field("port"),
-                format!("{port:?} {error}"),
-                "use an integer from 1 to 65535",
-            );
-        }
-        Some(CheckedSql::Postgres {
-            host: self.host??,
-            port: self.port.flatten(),
-            database: self.database.flatten(),
-            user: self.user??,
-            password: self.password.flatten(),
-        })
-    }
-}
-
-fn connection_field(
-    value: &Option<Value>,
-    field: &str,
-    path: &FieldPath,
-    diagnostics: &mut Collector,
-) -> Option<Option<StringOrReference>> {
-    let path = path.field(field);
-    Some(match value.as_ref()? {
-        Value::Number(number) if field == "port" => {
-            Some(StringOrReference::String(number.to_string()))
-        }
-        value @ (Value::String(_) | Value::Number(_) | Value::Bool(_)) => untyped::read_string(
-            value,
-            &path,
-            names::short,
-            "use a string or a secret reference",
-            diagnostics,
-        )
-        .map(StringOrReference::String),
-        value => secrets::read(value, &path, secrets::variable("sql", field), diagnostics)
-            .map(StringOrReference::Reference),
-    })
+    check_server_fields(
+        kind.is_some(),
+        &connection.used(),
+        path,
+        ("postgres", &rules::SQL_NEEDS_TYPE),
+        diagnostics,
+    );
+    Some(CheckedSql::Sqlite)
 }

@@ -118,7 +118,7 @@ fn v1alpha1_spec() -> BoxedStrategy<Value> {
 
 fn v1alpha2_spec() -> BoxedStrategy<Value> {
     let networking = with(
-        &["port", "expose"],
+        &["port", "expose", "egress"],
         vec![
             (
                 "tls",
@@ -130,7 +130,10 @@ fn v1alpha2_spec() -> BoxedStrategy<Value> {
                     )],
                 ),
             ),
-            ("allowedFrom", with(&["namespaces", "labels"], vec![])),
+            (
+                "allowedFrom",
+                with(&["namespaces", "labels", "peers"], vec![]),
+            ),
         ],
     );
     let autoscaling = with(
@@ -151,7 +154,20 @@ fn v1alpha2_spec() -> BoxedStrategy<Value> {
         ],
         vec![
             ("autoscaling", autoscaling),
-            ("storage", with(&["size", "mountPath"], vec![])),
+            (
+                "storage",
+                with(
+                    &[
+                        "size",
+                        "mountPath",
+                        "storageClassName",
+                        "accessModes",
+                        "existingClaim",
+                        "retainPolicy",
+                    ],
+                    vec![],
+                ),
+            ),
             (
                 "podDisruptionBudget",
                 with(&["minAvailable", "maxUnavailable"], vec![]),
@@ -178,6 +194,8 @@ fn v1alpha2_spec() -> BoxedStrategy<Value> {
             "storage",
             "disabled",
             "externalProviders",
+            "configPatch",
+            "paused",
             "unknown",
         ],
         vec![

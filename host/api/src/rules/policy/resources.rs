@@ -60,12 +60,12 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "tools",
         whole(
-            named!("tools", "'name', 'provider'"),
+            named!("tools", "'name', 'provider', 'endpoint', 'apiKey'"),
             "spec.resources.tools",
         ),
         (
             "contains an invalid tool",
-            "use a name, or an object with name and provider",
+            "use a name, or an object with name, provider and endpoint",
         ),
         &[
             example(

@@ -149,10 +149,14 @@ fn as_text(
         vendor,
         schemas,
         providers,
+        capabilities,
         ..
     }) = description
     {
         lines.push(format!("plugin    {name} {version}, by {vendor}"));
+        if !capabilities.is_empty() {
+            lines.push(format!("supports  {}", capabilities.join(", ")));
+        }
         for schema in schemas {
             let before = schema
                 .before

@@ -4,13 +4,14 @@
 //! the StorageClass allows it. A claim never shrinks: it holds data.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_render::objects::{Child, is_smaller_quantity};
 use serde_json::{Value, json};
 
 use super::Target;
-use super::object_sync::api;
+use super::object_sync::{api, is_ours};
 
 /// What must happen to a claim.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +28,13 @@ enum Change {
 pub(super) async fn grow(target: Target<'_>, desired: &Child) -> Option<String> {
     let namespace = &target.owner.namespace;
     let live = target.cache.child(desired.kind, namespace, &desired.name)?;
+    if let Err(problem) = release(target, &live, desired).await {
+        return Some(problem);
+    }
     let size = requested(&desired.object)?;
+    if let Some(problem) = immutable_difference(&live, &desired.object) {
+        return Some(problem);
+    }
     match change(&live, &size) {
         Change::Nothing => None,
         Change::CannotShrink { from } => Some(format!(
@@ -55,6 +62,53 @@ pub(super) async fn grow(target: Target<'_>, desired: &Child) -> Option<String> 
             }
         }
     }
+}
+
+/// Removes the owner of a claim that must stay when the resource is deleted.
+async fn release(target: Target<'_>, live: &DynamicObject, desired: &Child) -> Result<(), String> {
+    let is_retained = desired.object["metadata"]["ownerReferences"].is_null();
+    if !is_retained || !is_ours(live, target.owner) {
+        return Ok(());
+    }
+    let others = live.owner_references().iter();
+    let others: Vec<_> = others.filter(|one| one.uid != target.owner.uid).collect();
+    let released = json!({"metadata": {
+        "ownerReferences": others,
+        "resourceVersion": live.metadata.resource_version,
+    }});
+    let parameters = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let written = api(target, desired.kind)
+        .patch(&desired.name, &parameters, &Patch::Merge(&released))
+        .await;
+    match written {
+        Ok(written) => {
+            target.cache.record(desired.kind, written);
+            Ok(())
+        }
+        Err(error) => Err(format!(
+            "failed to retain PersistentVolumeClaim {:?}: {error}; it would be deleted with the resource",
+            desired.name
+        )),
+    }
+}
+
+/// A field of the claim that the resource sets to another value, and that cannot change any more.
+fn immutable_difference(live: &DynamicObject, desired: &Value) -> Option<String> {
+    for (key, field) in [
+        ("storageClassName", "spec.workload.storage.storageClassName"),
+        ("accessModes", "spec.workload.storage.accessModes"),
+    ] {
+        let (wanted, found) = (&desired["spec"][key], &live.data["spec"][key]);
+        if !wanted.is_null() && !found.is_null() && wanted != found {
+            return Some(format!(
+                "{field} is {wanted}, but the volume has {found}, which cannot be changed; correct the field, or move the data to a new resource"
+            ));
+        }
+    }
+    None
 }
 
 /// The claim with the size that the resource asks for, as a preview shows it.
@@ -113,5 +167,25 @@ mod tests {
             change(&claim("10Gi"), &size("5Gi")),
             Change::CannotShrink { from }
         );
+    }
+
+    #[test]
+    fn a_class_or_mode_that_differs_from_the_volume_is_reported() {
+        let live: DynamicObject = serde_json::from_value(json!({
+            "metadata": {"name": "demo-pvc"},
+            "spec": {"storageClassName": "slow", "accessModes": ["ReadWriteOnce"]},
+        }))
+        .expect("a claim");
+        let difference = |spec: Value| immutable_difference(&live, &json!({"spec": spec}));
+        assert_eq!(difference(json!({"accessModes": ["ReadWriteOnce"]})), None);
+        assert_eq!(difference(json!({"storageClassName": "slow"})), None);
+        let found = difference(json!({"storageClassName": "fast"})).expect("a difference");
+        assert!(
+            found.starts_with(
+                "spec.workload.storage.storageClassName is \"fast\", but the volume has \"slow\""
+            ),
+            "{found}"
+        );
+        assert!(difference(json!({"accessModes": ["ReadWriteMany"]})).is_some());
     }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_api::checked::ServerSource;
+use llsd_api::conditions::condition;
 use llsd_api::v1alpha2::{DistributionConfig, DistributionStatus};
 use llsd_render::objects::{Owner, exposed_url, pod_selector, service_url};
 
@@ -57,6 +58,12 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
             describe(&mut status, applied, owner, now);
         }
         Err(error) => step_conditions::failed(&mut conditions, error),
+    }
+    match outcome {
+        Err(error @ Error::Paused) => {
+            conditions.set(condition::PAUSED, true, error.reason(), error.details());
+        }
+        _ => conditions.remove(condition::PAUSED),
     }
     let rollout = observed.rollout.as_ref();
     workload::report(&mut conditions, observed, server);

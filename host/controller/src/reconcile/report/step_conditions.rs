@@ -84,7 +84,7 @@ pub(super) fn failed(conditions: &mut Conditions, error: &Error) {
     match error {
         // There is no status to write to, or it is the status that cannot be written.
         Error::Unreadable(_) | Error::Report(_) => {}
-        Error::UpstreamRunning(_) | Error::Deadline(_) | Error::Revision(_) => {
+        Error::Paused | Error::UpstreamRunning(_) | Error::Deadline(_) | Error::Revision(_) => {
             not_updated(conditions, reason, message);
         }
         Error::Gather(error) if error.waiting_since().is_some() => {

@@ -21,6 +21,8 @@ pub(super) enum Summary {
         reason: &'static str,
         message: String,
     },
+    /// Its author paused it.
+    Paused { message: String },
     /// It waits for someone to act.
     Stalled {
         reason: &'static str,
@@ -37,6 +39,9 @@ impl Summary {
     ) -> Self {
         if let Some(error) = error {
             let message = error.details();
+            if matches!(error, Error::Paused) {
+                return Self::Paused { message };
+            }
             return if error.needs_user_action() {
                 let reason = error.reason();
                 Self::Stalled { reason, message }
@@ -82,6 +87,13 @@ impl Summary {
                 conditions.remove(condition::STALLED);
                 return;
             }
+            // Nobody works on it, and nobody must act.
+            Self::Paused { message } => {
+                conditions.set(condition::READY, false, reason::PAUSED, message);
+                conditions.remove(condition::RECONCILING);
+                conditions.remove(condition::STALLED);
+                return;
+            }
             Self::Reconciling { reason, message } => {
                 (condition::RECONCILING, condition::STALLED, reason, message)
             }
@@ -99,8 +111,9 @@ impl Summary {
         match (self, rollout) {
             (Self::Ready { .. }, _) => Phase::Ready,
             (Self::Stalled { .. }, _) => Phase::Failed,
-            (Self::Reconciling { .. }, None) => Phase::Pending,
-            (Self::Reconciling { .. }, Some(_)) => Phase::Initializing,
+            (Self::Paused { .. }, Some(rollout)) if rollout.is_done => Phase::Ready,
+            (Self::Reconciling { .. } | Self::Paused { .. }, None) => Phase::Pending,
+            (Self::Reconciling { .. } | Self::Paused { .. }, Some(_)) => Phase::Initializing,
         }
     }
 }
@@ -176,6 +189,15 @@ mod tests {
         let expected = named(&[("Ready", "False"), ("Stalled", "True")]);
         assert_eq!(types(&summary), expected);
         assert_eq!(summary.phase(Some(&done())), Phase::Failed);
+    }
+
+    #[test]
+    fn a_paused_resource_is_neither_stalled_nor_reconciling_and_keeps_the_phase_of_its_pods() {
+        let summary = Summary::of(Some(&Error::Paused), Some(&done()), &[]);
+        assert_eq!(types(&summary), named(&[("Ready", "False")]));
+        assert_eq!(summary.phase(Some(&done())), Phase::Ready);
+        assert_eq!(summary.phase(None), Phase::Pending);
+        assert!(Error::Paused.waits_for_change());
     }
 
     #[test]

@@ -1,0 +1,102 @@
+//! `llsd render --output objects`: the Kubernetes objects of a resource, without a cluster.
+//!
+//! In: a checked resource and its configuration. Out: every object that the operator would create, as
+//! YAML. What only a cluster knows is left out: owner references, digests of secret values, and Secrets
+//! that the operator derives from other Secrets.
+
+use llsd_api::checked::{Checked, ServerSource};
+use llsd_api::{Diagnostics, FieldPath};
+use llsd_render::distributions::KnownDistribution;
+use llsd_render::objects::{
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Kind, ObjectInputs, Owner, build_objects,
+};
+use llsd_render::{EntryPoint, ServerFacts, data_folders, yaml};
+use serde_json::Value;
+
+use crate::operator_config_map::Distributions;
+
+/// The objects, in the order in which the operator writes them.
+pub(crate) fn as_yaml(
+    checked: &Checked,
+    plan: &ConfigPlan,
+    distributions: &Distributions,
+) -> Result<String, Diagnostics> {
+    let known = match &checked.server {
+        ServerSource::Named(name) => Some(named(name, distributions)?),
+        ServerSource::Image(_) => None,
+    };
+    let image = match (&checked.server, known) {
+        (ServerSource::Image(image), _) => image.as_str(),
+        (ServerSource::Named(_), known) => known.map_or("", |known| known.image.as_str()),
+    };
+    let listed = known.and_then(|known| known.schema.as_deref());
+    let server = ServerFacts {
+        user: known
+            .and_then(|known| known.user)
+            .map(|user| user.to_string()),
+        entry_point: EntryPoint::of(image, checked.schema.as_deref().or(listed)),
+        data_folders: known
+            .and_then(|known| known.base.as_deref())
+            .and_then(data_folders),
+    };
+    let owner = Owner {
+        namespace: checked
+            .namespace
+            .clone()
+            .unwrap_or_else(|| "default".to_owned()),
+        name: checked.name.clone(),
+        uid: String::new(),
+    };
+    let desired = build_objects(&ObjectInputs {
+        checked,
+        image,
+        server: &server,
+        plan,
+        secrets_digest: None,
+        owner: &owner,
+        cluster: &Cluster::default(),
+        ca_bundle: None,
+        derived: &DerivedValues::default(),
+        network_policy: None,
+        allows_any_uid: false,
+    })?;
+    let documents = desired.children().map(|child| match child.kind {
+        Kind::Secret => format!(
+            "# Secret {}: the operator creates it from values of other Secrets\n",
+            child.name
+        ),
+        _ => yaml::write(&offline(child.object.clone())),
+    });
+    Ok(documents.collect::<Vec<_>>().join("---\n"))
+}
+
+fn named<'a>(
+    name: &str,
+    distributions: &'a Distributions,
+) -> Result<&'a KnownDistribution, Diagnostics> {
+    let field = || FieldPath::spec().at(&["distribution", "name"]);
+    match distributions.get(name) {
+        Some(Ok(known)) => Ok(known),
+        Some(Err(problem)) => Err(Diagnostics::from(llsd_api::Diagnostic::error(
+            field(),
+            problem.clone(),
+            "correct the ConfigMap in the file of --settings",
+        ))),
+        None => Err(Diagnostics::from(llsd_api::Diagnostic::error(
+            field(),
+            format!("no distribution is called {name:?}"),
+            llsd_api::choices(name, distributions.keys().map(String::as_str)),
+        ))),
+    }
+}
+
+/// The object without what only a cluster knows.
+fn offline(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|key, _| key != "ownerReferences");
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.retain(|key, _| key != DESIRED_DIGEST);
+        }
+    }
+    object
+}
