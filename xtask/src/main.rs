@@ -204,6 +204,7 @@ impl Task {
                 python: true,
                 target_gib: 14,
                 cache_gib: 24,
+                packages: prerequisites::TESTS,
                 are_packages_optional: !node::is_ci(),
                 ..runs_node
             },

@@ -3,6 +3,7 @@
 //! `cargo xtask test` installs the packages and sets `LLSD_ORACLE` (the cache folder with `venvs` and
 //! `bases`), `LLSD_PYTHON`, `LLSD_BIN` and `LLSD_PLUGINS`.
 
+pub mod postgres;
 mod server;
 mod validation;
 
@@ -15,7 +16,8 @@ use llsd_api::server_variables::{Form, readings};
 use llsd_render::yaml;
 use serde_json::{Value, json};
 
-pub use server::{FakeVllm, probe};
+pub use postgres::Postgres;
+pub use server::{FakeMcp, FakeVllm, probe};
 pub use validation::{Finding, ValidationReport, validate};
 
 /// A release of the server and its dialect.
@@ -63,9 +65,14 @@ impl Release {
     /// The starter configuration with only the inference API and no providers. The server imports the
     /// packages of every configured provider, and most are not installed.
     pub fn inference_base(&self) -> anyhow::Result<String> {
+        self.base_with(&["inference"])
+    }
+
+    /// The starter configuration with only these APIs and no providers.
+    pub fn base_with(&self, apis: &[&str]) -> anyhow::Result<String> {
         let text = std::fs::read_to_string(self.starter()?)?;
         let mut base = yaml::read(&text)?;
-        base["apis"] = json!(["inference"]);
+        base["apis"] = json!(apis);
         base["providers"] = json!({"inference": []});
         let object = base
             .as_object_mut()

@@ -1,9 +1,10 @@
-//! Starts the real server with a generated configuration, and a fake vLLM for it.
+//! Starts the real server with a generated configuration, and fakes of the servers that it connects to.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -36,6 +37,45 @@ impl FakeVllm {
 }
 
 impl Drop for FakeVllm {
+    fn drop(&mut self) {
+        // An error means that the process has exited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A fake MCP server on 127.0.0.1 with the tool `read_file`, stopped when dropped.
+pub struct FakeMcp {
+    child: Child,
+    port: u16,
+}
+
+impl FakeMcp {
+    /// Starts it, and waits until it listens: a server lists its tools while it starts.
+    pub fn start() -> anyhow::Result<Self> {
+        let port = free_port()?;
+        let child = Command::new(variable("LLSD_PYTHON")?)
+            .arg(root().join("tests/oracle/fake_mcp.py"))
+            .arg(port.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let server = Self { child, port };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            ensure!(Instant::now() < deadline, "the MCP server does not listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+
+    /// Its URL for a transport: `mcp` or `sse`.
+    pub fn endpoint(&self, transport: &str) -> String {
+        format!("http://127.0.0.1:{}/{transport}", self.port)
+    }
+}
+
+impl Drop for FakeMcp {
     fn drop(&mut self) {
         // An error means that the process has exited already.
         let _ = self.child.kill();
@@ -81,6 +121,6 @@ pub fn probe(
         .collect()
 }
 
-fn free_port() -> anyhow::Result<u16> {
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -29,6 +29,25 @@ pub const NODE: &[Package] = &[
     package("busybox-static", &["busybox"]),
 ];
 
+/// What all tests need: a real node, and PostgreSQL for real servers. Its programs are not on PATH.
+pub const TESTS: &[Package] = &[
+    NODE[0],
+    NODE[1],
+    NODE[2],
+    NODE[3],
+    NODE[4],
+    NODE[5],
+    package(
+        "postgresql",
+        &[
+            "/usr/lib/postgresql/15/bin/postgres",
+            "/usr/lib/postgresql/16/bin/postgres",
+            "/usr/lib/postgresql/17/bin/postgres",
+            "/usr/lib/postgresql/18/bin/postgres",
+        ],
+    ),
+];
+
 const fn package(name: &'static str, files: &'static [&'static str]) -> Package {
     Package { name, files }
 }

@@ -1,0 +1,91 @@
+//! The real server keeps its state in a real PostgreSQL server.
+
+#![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
+
+use llsd_render::yaml;
+use llsd_servers::postgres::{PASSWORD, USER};
+use llsd_servers::{FakeVllm, Postgres, RELEASES, Release, probe, render, test_each_release};
+
+const MODEL: &str = "llama3.2-8b";
+/// Releases whose packages do not depend on the driver of their key-value storage. Their images add it; the
+/// environments of the tests do not.
+const WITHOUT_DRIVER: [&str; 3] = ["0.2.12", "0.2.24", "0.3.5"];
+
+fn state_is_in_postgres(release: Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let vllm = FakeVllm::start(MODEL).unwrap();
+    let postgres = Postgres::start().unwrap();
+    let (endpoint, port) = (vllm.endpoint(), postgres.port);
+    let resource = folder.path().join("resource.yaml");
+    let server = format!(
+        "{{type: postgres, host: 127.0.0.1, port: {port}, database: postgres, user: {USER}, password: {{name: pg, key: password}}"
+    );
+    let text = format!(
+        "apiVersion: llamastack.io/v1alpha2\nkind: LlamaStackDistribution\nmetadata: {{name: state}}\n\
+         spec:\n  distribution: {{name: starter}}\n\
+         \x20 providers: {{inference: {{provider: vllm, endpoint: '{endpoint}'}}}}\n\
+         \x20 resources: {{models: [{MODEL}]}}\n\
+         \x20 storage:\n    kv: {server}, tlsMode: disable}}\n    sql: {server}}}\n"
+    );
+    std::fs::write(&resource, text).unwrap();
+    let base = folder.path().join("base.yaml");
+    std::fs::write(&base, release.inference_base().unwrap()).unwrap();
+    let options = [
+        "--schema",
+        release.schema,
+        "--server-version",
+        release.version(),
+    ];
+    let report = render(&resource, &base, &options)
+        .unwrap()
+        .unwrap_or_else(|stderr| panic!("rejected: {stderr}"));
+    let config = folder.path().join("config.yaml");
+    std::fs::write(&config, yaml::write(&report["config"])).unwrap();
+    let variables = ["LLSD_KV_PASSWORD", "LLSD_SQL_PASSWORD"]
+        .map(|name| (name.to_owned(), password_for(release, name)));
+    let responses = probe(release, &config, &variables, &["/v1/health", "/v1/models"]);
+    if WITHOUT_DRIVER.contains(&release.name) {
+        // It tries to use PostgreSQL, and that is as far as it gets here.
+        let error = responses.unwrap_err().to_string();
+        assert!(error.contains("psycopg2"), "{error}");
+        return;
+    }
+    let responses = responses.unwrap();
+    assert!(responses[1]["body"].to_string().contains(MODEL));
+
+    let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'";
+    let tables = postgres.query(tables).unwrap();
+    let table = tables
+        .lines()
+        .find(|table| table.contains("kvstore"))
+        .unwrap_or_else(|| panic!("no table for keys: {tables}"));
+    let keys = postgres.query(&format!("SELECT key FROM {table}")).unwrap();
+    assert!(keys.contains(MODEL), "{keys} does not contain the model");
+}
+
+/// The operator encodes a password for releases whose SQL storage inserts it into a URL.
+fn password_for(release: Release, name: &str) -> String {
+    let pastes = release.schema.starts_with("llama-stack/") && name == "LLSD_SQL_PASSWORD";
+    match pastes {
+        true => PASSWORD
+            .bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+                other => format!("%{other:02X}"),
+            })
+            .collect(),
+        false => PASSWORD.to_owned(),
+    }
+}
+
+#[test]
+fn every_exception_is_a_release() {
+    for name in WITHOUT_DRIVER {
+        assert!(
+            RELEASES.iter().any(|release| release.name == name),
+            "{name}"
+        );
+    }
+}
+
+test_each_release!(state_is_in_postgres);
