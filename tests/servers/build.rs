@@ -20,7 +20,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             "#[test]\nfn release_{test}() {{ super::$check($crate::RELEASES[{index}]); }}\n"
         );
     }
-    // The adapters of llama-stack are built in, the adapter of ogx is not.
     let newest = list
         .iter()
         .rposition(|release| text(release, "schema").is_ok_and(|id| id.starts_with("llama-stack/")))
@@ -29,8 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let code = format!(
         "/// Every release that the oracle installs.\n\
          pub const RELEASES: [Release; {count}] = [\n{releases}];\n\
-         /// The newest release whose adapter is built in.\n\
-         pub const NEWEST_BUILT_IN: Release = RELEASES[{newest}];\n\
+         /// The newest release of llama-stack, which the built-in distribution names run.\n\
+         pub const NEWEST_LLAMA_STACK: Release = RELEASES[{newest}];\n\
          /// Defines a test for each release, which calls the function with it. The tests are in a module\n\
          /// with the name of the function.\n\
          #[macro_export]\n\

@@ -20,36 +20,102 @@ pub struct KnownDistribution {
     pub user: Option<u32>,
 }
 
-/// Release of the built-in images: the last one that was published under these names.
-const RELEASE: &str = "0.7.1";
+/// A published set of images, which has one release.
+struct Published {
+    /// Put before the name of an image, so that the names of two products differ.
+    prefix: &'static str,
+    repository: &'static str,
+    release: &'static str,
+    schema: &'static str,
+    /// The numeric user of the images, if known.
+    user: Option<u32>,
+    /// The images, and their base configurations if the operator has one.
+    images: [(&'static str, Option<&'static str>); 4],
+}
+
+/// The sets of images, each in the last release that was seen under its names.
+const PUBLISHED: [Published; 2] = [
+    Published {
+        prefix: "",
+        repository: "docker.io/llamastack/distribution-",
+        release: "0.7.1",
+        schema: "llama-stack/0.7",
+        // The published images set no user, so they run as root.
+        user: Some(0),
+        images: [
+            (
+                "starter",
+                Some(include_str!("../distributions/starter.yaml")),
+            ),
+            (
+                "remote-vllm",
+                Some(include_str!("../distributions/remote-vllm.yaml")),
+            ),
+            (
+                "postgres-demo",
+                Some(include_str!("../distributions/postgres-demo.yaml")),
+            ),
+            ("meta-reference-gpu", None),
+        ],
+    },
+    Published {
+        prefix: "ogx-",
+        repository: "docker.io/ogxai/distribution-",
+        release: "1.3.0",
+        schema: "ogx/1.0",
+        user: None,
+        images: [
+            // The images have labels with their configuration.
+            ("starter", None),
+            ("remote-vllm", None),
+            ("postgres-demo", None),
+            ("meta-reference-gpu", None),
+        ],
+    },
+];
 
 /// The built-in distributions.
 pub fn builtin() -> BTreeMap<String, KnownDistribution> {
-    [
-        (
-            "starter",
-            Some(include_str!("../distributions/starter.yaml")),
-        ),
-        (
-            "remote-vllm",
-            Some(include_str!("../distributions/remote-vllm.yaml")),
-        ),
-        (
-            "postgres-demo",
-            Some(include_str!("../distributions/postgres-demo.yaml")),
-        ),
-        ("meta-reference-gpu", None),
-    ]
-    .into_iter()
-    .map(|(name, base)| {
+    PUBLISHED.iter().flat_map(named).collect()
+}
+
+fn named(set: &Published) -> impl Iterator<Item = (String, KnownDistribution)> {
+    let &Published {
+        prefix,
+        repository,
+        release,
+        schema,
+        user,
+        images,
+    } = set;
+    images.into_iter().map(move |(name, base)| {
         let known = KnownDistribution {
-            image: format!("docker.io/llamastack/distribution-{name}:{RELEASE}"),
-            schema: Some("llama-stack/0.7".to_owned()),
+            image: format!("{repository}{name}:{release}"),
+            schema: Some(schema.to_owned()),
             base: base.map(str::to_owned),
-            // The published images set no user, so they run as root.
-            user: Some(0),
+            user,
         };
-        (name.to_owned(), known)
+        (format!("{prefix}{name}"), known)
     })
-    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_images_of_both_products_have_names() {
+        let all = builtin();
+        assert_eq!(all.len(), 8);
+        let starter = &all["starter"];
+        assert_eq!(
+            starter.image,
+            "docker.io/llamastack/distribution-starter:0.7.1"
+        );
+        assert_eq!(starter.user, Some(0));
+        let ogx = &all["ogx-starter"];
+        assert_eq!(ogx.image, "docker.io/ogxai/distribution-starter:1.3.0");
+        assert_eq!(ogx.schema.as_deref(), Some("ogx/1.0"));
+        assert_eq!(ogx.base, None, "its labels are read");
+    }
 }

@@ -14,8 +14,8 @@ use crate::yaml;
 const HOMES: [&str; 2] = ["~/.llama", "~/.ogx"];
 /// Directory with providers that are part of the image. It holds no data.
 const PROVIDERS_FOLDER: &str = "/providers.d";
-/// Repository of the published images. Their tags are releases of the server.
-const PUBLISHED: &str = "llamastack/distribution-";
+/// Repositories of the published images. Their tags are releases of the server.
+const PUBLISHED: [&str; 2] = ["llamastack/distribution-", "ogxai/distribution-"];
 /// The first release whose published images read the path of the configuration from a variable.
 const FIRST_WITH_VARIABLE: (u32, u32) = (0, 3);
 
@@ -93,7 +93,10 @@ fn below_home(path: &str) -> Option<&str> {
 fn published_release(image: &str) -> Option<&str> {
     let image = image.split_once('@').map_or(image, |(name, _)| name);
     let (repository, tag) = image.rsplit_once(':')?;
-    let name = repository.rsplit_once(PUBLISHED)?.1;
+    let mut names = PUBLISHED
+        .iter()
+        .filter_map(|one| repository.rsplit_once(one));
+    let (_, name) = names.next()?;
     (!name.contains('/')).then_some(tag)
 }
 
@@ -121,6 +124,11 @@ mod tests {
             (published, None, EntryPoint::Fixed),
             (
                 "mirror:5000/llamastack/distribution-starter:0.7.1",
+                None,
+                EntryPoint::Variable,
+            ),
+            (
+                "docker.io/ogxai/distribution-starter:1.3.0",
                 None,
                 EntryPoint::Variable,
             ),

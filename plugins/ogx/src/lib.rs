@@ -1,7 +1,6 @@
 //! The schema adapter for ogx 1.x, and 0.8.
 //!
 //! All code and data are in `llsd-dialects`; this crate exports them as a component.
-//! It is not built into the operator: it is an example of what a third party publishes.
 
 use llsd_dialects::{Adapter, OGX_0_8, OGX_1_0, implement_adapter};
 

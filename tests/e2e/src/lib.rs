@@ -23,7 +23,8 @@ pub use operator_process::OperatorProcess;
 pub use permissions::{Permission, granted};
 pub use recorded::{gunzip, gzip};
 pub use resource::{
-    STARTER, condition, config_map, has_condition, minimal, named, ogx_base, on_image, phase,
+    STARTER, acme_base, condition, config_map, has_condition, minimal, named, ogx_base, on_image,
+    phase,
 };
 pub use rollout::RolloutState;
 pub use tcp_proxy::TcpProxy;

@@ -60,9 +60,22 @@ pub fn on_image(name: &str, image: &str) -> Value {
     resource
 }
 
-/// A base configuration that only the ogx adapter recognises.
+/// A base configuration that only `plugins/example-adapter` serves, if its dialect is stated.
+pub fn acme_base() -> String {
+    base_of(include_str!(
+        "../../../plugins/example-adapter/tests/golden/minimal/request.json"
+    ))
+}
+
+/// A base configuration of ogx 1.x.
 pub fn ogx_base() -> String {
-    let recorded = include_str!("../../../plugins/ogx/tests/golden/1.0-minimal/request.json");
+    base_of(include_str!(
+        "../../../plugins/ogx/tests/golden/1.0-minimal/request.json"
+    ))
+}
+
+/// The base configuration of a recorded request.
+fn base_of(recorded: &str) -> String {
     let recorded: Value = serde_json::from_str(recorded).unwrap();
     serde_saphyr::to_string(&recorded["request"]["base"]).unwrap()
 }

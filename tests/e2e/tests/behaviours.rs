@@ -359,7 +359,8 @@ fn invalid_ca_bundle_keys_are_rejected_by_their_path() {
 #[test]
 fn every_built_in_distribution_has_an_image_and_a_schema() {
     let all = distributions::builtin();
-    assert!(all.contains_key("starter"));
+    assert_eq!(all["starter"].schema.as_deref(), Some("llama-stack/0.7"));
+    assert_eq!(all["ogx-starter"].schema.as_deref(), Some("ogx/1.0"));
     for (name, known) in all {
         assert!(
             !name.is_empty() && known.image.contains('/'),

@@ -161,8 +161,10 @@ async fn preview_and_why_show_the_current_and_the_new_state_and_change_nothing()
 
 /// Pushes an adapter to a registry, and returns its reference.
 async fn push_adapter(registry: &Registry) -> String {
-    let reference = format!("{}/acme/ogx:1", registry.host());
-    let component = program("LLSD_PLUGINS").unwrap().join("ogx.wasm");
+    let reference = format!("{}/acme/adapter:1", registry.host());
+    let component = program("LLSD_PLUGINS")
+        .unwrap()
+        .join("example-adapter.wasm");
     let push = Invocation::new(&program("LLSD_BIN").unwrap())
         .args(["plugin", "push", &reference])
         .arg(component)
@@ -174,10 +176,10 @@ async fn push_adapter(registry: &Registry) -> String {
 /// Adds a custom distribution: its entry in the operator's ConfigMap, its base configuration, and the adapter
 /// for its dialect.
 async fn add_distribution(cluster: &Cluster, plugin: &str) {
-    let recorded = checkout().join("plugins/ogx/tests/golden/1.0-minimal/request.json");
+    let recorded = checkout().join("plugins/example-adapter/tests/golden/minimal/request.json");
     let recorded = std::fs::read_to_string(recorded).unwrap();
     let recorded: Value = serde_json::from_str(&recorded).unwrap();
-    let entry = "acme: {image: 'acme.example/stack:3', schema: ogx/1.0, baseConfig: {configMapName: acme-base}}";
+    let entry = "acme: {image: 'acme.example/stack:3', schema: acme/1.0, baseConfig: {configMapName: acme-base}}";
     let map = |name: &str, key: &str, text: &str| {
         json!({
             "apiVersion": "v1",
@@ -194,7 +196,7 @@ async fn add_distribution(cluster: &Cluster, plugin: &str) {
         json!({
             "apiVersion": "llamastack.io/v1alpha1",
             "kind": "SchemaPlugin",
-            "metadata": { "name": "ogx" },
+            "metadata": { "name": "acme" },
             "spec": { "reference": plugin },
         }),
     ];
@@ -204,7 +206,7 @@ async fn add_distribution(cluster: &Cluster, plugin: &str) {
     let ready = [
         "wait",
         "--for=condition=Ready",
-        "schemaplugin/ogx",
+        "schemaplugin/acme",
         "--timeout=60s",
     ];
     cluster.run(&ready).await.unwrap();
@@ -250,7 +252,7 @@ async fn preview_and_why_use_the_plugins_and_settings_of_the_operator() {
     );
     let why = kubectl_llsd(&cluster, bin.path(), &["why", "custom"]).await;
     let why = why.success().unwrap();
-    for expected in ["ogx/1.0", "+      base_url: http://vllm:8000/v1"] {
+    for expected in ["acme/1.0", "+      base_url: http://vllm:8000/v1"] {
         assert!(why.contains(expected), "{expected}: {why}");
     }
 
@@ -258,7 +260,7 @@ async fn preview_and_why_use_the_plugins_and_settings_of_the_operator() {
     let arguments = ["why", "custom", "--operator-namespace", "kube-public"];
     let output = kubectl_llsd(&cluster, bin.path(), &arguments).await;
     assert!(
-        output.stderr.contains("SchemaPlugin \"ogx\"")
+        output.stderr.contains("SchemaPlugin \"acme\"")
             && output.stderr.contains("no stored component"),
         "{}",
         output.stderr

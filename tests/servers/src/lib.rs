@@ -145,10 +145,8 @@ pub fn render(
     base: &Path,
     options: &[&str],
 ) -> anyhow::Result<Result<Value, String>> {
-    let plugins = PathBuf::from(variable("LLSD_PLUGINS")?);
     let output: Output = Command::new(variable("LLSD_BIN")?)
-        .args(["render", "--output", "json", "--plugin"])
-        .arg(plugins.join("ogx.wasm"))
+        .args(["render", "--output", "json"])
         .arg("-f")
         .arg(resource)
         .arg("--base-config")

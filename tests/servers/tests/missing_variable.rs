@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_render::yaml;
-use llsd_servers::{NEWEST_BUILT_IN, probe, render};
+use llsd_servers::{NEWEST_LLAMA_STACK, probe, render};
 use serde_json::json;
 
 const VARIABLE: &str = "ACME_VENDOR_URL";
@@ -12,7 +12,7 @@ const VARIABLE: &str = "ACME_VENDOR_URL";
 /// D11.
 #[test]
 fn a_server_without_a_variable_that_its_base_needs_does_not_start_and_its_resource_is_rejected() {
-    let release = NEWEST_BUILT_IN;
+    let release = NEWEST_LLAMA_STACK;
     let folder = tempfile::tempdir().unwrap();
     let mut config = yaml::read(&release.inference_base().unwrap()).unwrap();
     config["providers"]["inference"] = json!([{

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_render::yaml;
-use llsd_servers::{NEWEST_BUILT_IN, Release, render, samples, test_each_release, validate};
+use llsd_servers::{NEWEST_LLAMA_STACK, Release, render, samples, test_each_release, validate};
 
 /// Samples that releases do not support: the start of their schema, sample, and the field that must be named.
 const REJECTED: [(&str, &str, &str); 1] = [("ogx/", "full", "spec.providers.safety")];
@@ -48,7 +48,7 @@ test_each_release!(samples_are_accepted_by);
 
 #[test]
 fn the_built_in_base_configurations_are_accepted_by_their_release() {
-    let release = NEWEST_BUILT_IN;
+    let release = NEWEST_LLAMA_STACK;
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for (name, known) in llsd_render::distributions::builtin() {

@@ -200,7 +200,13 @@ fn the_archive_is_complete(release: &Release) {
 fn the_registry_has_it(release: &Release) {
     let prefix = &release.prefix;
     let verify = ["--key", "cosign.pub", "--insecure-ignore-tlog"];
-    for name in ["llsd", "charts/llsd", "adapters/ogx", "packs/example-pack"] {
+    for name in [
+        "llsd",
+        "charts/llsd",
+        "adapters/ogx",
+        "adapters/example-adapter",
+        "packs/example-pack",
+    ] {
         let reference = format!("{prefix}/{name}:{VERSION}");
         let digest = release.crane(&["digest", &reference]);
         assert_eq!(digest.trim(), release.digest(&format!("{name}:{VERSION}")));

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use llsd_api::DISTRIBUTION_CRD_NAME;
-use llsd_e2e::{TestRegistry, ogx_base};
+use llsd_e2e::{TestRegistry, acme_base};
 use llsd_testbed::{Access, Finished, Invocation, Release, Testbed, eventually, until};
 use serde_json::json;
 
@@ -101,9 +101,9 @@ async fn wait_until_leader(testbed: &Testbed, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_admits_with_plugins_images_distributions_and_secrets_added_after_its_start() {
     let mut registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
     let image = format!("{{image: '{image}'}}");
     let testbed = Testbed::start(Release::Newest).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_follower_admits_with_plugins_images_distributions_and_secrets_added_a
 
     until("no plugin supports the dialect", DEADLINE, || async {
         let output = dry_run(&testbed, &image, "vllm").await;
-        let unsupported = "Warning: spec.distribution: Unsupported config.yaml version ogx/1.0";
+        let unsupported = "Warning: spec.distribution: Unsupported config.yaml version acme/1.0";
         ensure!(output.stderr.contains(unsupported), "{}", output.stderr);
         output.success()
     })
@@ -137,7 +137,7 @@ async fn a_follower_admits_with_plugins_images_distributions_and_secrets_added_a
         "
 apiVersion: llamastack.io/v1alpha1
 kind: SchemaPlugin
-metadata: {{name: ogx}}
+metadata: {{name: acme}}
 spec: {{reference: '{plugin}'}}
 "
     );
@@ -166,7 +166,7 @@ spec: {{reference: '{plugin}'}}
     assert!(output.stderr.contains(warning), "{}", output.stderr);
     output.success().unwrap();
 
-    kubectl(&testbed, &["delete", "schemaplugin", "ogx"], "")
+    kubectl(&testbed, &["delete", "schemaplugin", "acme"], "")
         .await
         .success()
         .unwrap();

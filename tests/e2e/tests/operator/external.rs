@@ -6,12 +6,12 @@ use llsd_api::v1alpha2::ExternalProviderPhase;
 use llsd_e2e::{
     Operator, STARTER, TestRegistry, condition, config_map, has_condition, minimal, on_image,
 };
-use llsd_servers::{Finding, NEWEST_BUILT_IN, Release, validate};
+use llsd_servers::{Finding, NEWEST_LLAMA_STACK, Release, validate};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
 
 /// The release of the base configuration that the tests use.
-const RELEASE: Release = NEWEST_BUILT_IN;
+const RELEASE: Release = NEWEST_LLAMA_STACK;
 const DECLARATION: &str = "\
 apiVersion: llamastack.io/v1alpha1
 kind: ProviderPackage

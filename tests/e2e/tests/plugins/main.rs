@@ -14,7 +14,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{ListParams, PostParams};
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, TestRegistry, condition, config_map, ogx_base, on_image};
+use llsd_e2e::{Operator, TestRegistry, acme_base, condition, config_map, ogx_base, on_image};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
 
@@ -41,13 +41,13 @@ fn is_unsupported(cr: &Distribution) -> bool {
         .is_some_and(|(_, reason, _)| reason == "UnsupportedConfigVersion")
 }
 
-/// Stores an ogx base configuration in a ConfigMap, and returns the `distribution` that refers to it.
+/// Stores a base configuration of a vendor in a ConfigMap, and returns the `distribution` that refers to it.
 async fn store_base(operator: &Operator) -> Value {
-    let base = json!({ "metadata": { "name": "base" }, "data": { "config.yaml": ogx_base() } });
+    let base = json!({ "metadata": { "name": "base" }, "data": { "config.yaml": acme_base() } });
     let base: ConfigMap = serde_json::from_value(base).unwrap();
     let maps = operator.api::<ConfigMap>();
     maps.create(&PostParams::default(), &base).await.unwrap();
-    json!({ "schema": "ogx/1.0", "baseConfig": { "configMapName": "base" } })
+    json!({ "schema": "acme/1.0", "baseConfig": { "configMapName": "base" } })
 }
 
 /// The name of the plugin that generated a resource's configuration.
@@ -59,11 +59,11 @@ fn generated_by(cr: &Distribution) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_published_adapter_is_used_at_once_and_after_a_restart_without_the_registry() {
     let mut registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
-    let operator = Operator::start_with_registry("ogx", registry.settings()).await;
+    let operator = Operator::start_with_registry("published", registry.settings()).await;
     operator.create(&on_image("stack", &image)).await;
     operator
         .wait_for("stack", "unsupported", is_unsupported)
@@ -72,7 +72,7 @@ async fn a_published_adapter_is_used_at_once_and_after_a_restart_without_the_reg
     let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
     let loaded = installed.wait_for("Ready", "True", "InUse").await;
     let cr = operator.wait_until_ready("stack").await;
-    assert_eq!(generated_by(&cr), "ogx");
+    assert_eq!(generated_by(&cr), "example-adapter");
     let status = loaded.status.unwrap();
     let steps = [
         "Resolved",
@@ -90,8 +90,8 @@ async fn a_published_adapter_is_used_at_once_and_after_a_restart_without_the_reg
         assert_eq!(found.unwrap().status, "True", "{step}");
     }
     let current = status.current.unwrap();
-    assert_eq!(current.name.as_deref(), Some("ogx"));
-    assert!(current.schemas.contains(&"ogx/1.0".to_owned()));
+    assert_eq!(current.name.as_deref(), Some("example-adapter"));
+    assert!(current.schemas.contains(&"acme/1.0".to_owned()));
     assert_eq!(installed.stored_components().await, 1);
     let name = installed.name.clone();
 
@@ -112,7 +112,49 @@ async fn a_published_adapter_is_used_at_once_and_after_a_restart_without_the_reg
     operator.edit("stack", change).await;
     let changed = |cr: &Distribution| config_map(cr) != map;
     let cr = operator.wait_for("stack", "generated again", changed).await;
+    assert_eq!(generated_by(&cr), "example-adapter");
+    installed.delete().await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_of_ogx_needs_no_plugin() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let image = registry
+        .push_labelled("acme/ogx", "1", &ogx_base(), "ogx/1.0", None)
+        .await;
+    let operator = Operator::start_with_registry("ogx", registry.settings()).await;
+    operator.create(&on_image("stack", &image)).await;
+    let cr = operator.wait_until_ready("stack").await;
     assert_eq!(generated_by(&cr), "ogx");
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_the_adapter_of_a_vendor_does_not_support_is_rejected_by_its_path() {
+    let registry = TestRegistry::start(Access::Anyone).await;
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
+    let image = registry
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
+        .await;
+    let operator = Operator::start_with_registry("capability", registry.settings()).await;
+    let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
+    installed.wait_for("Ready", "True", "InUse").await;
+    operator.create(&on_image("stack", &image)).await;
+    let map = config_map(&operator.wait_until_ready("stack").await);
+
+    let tool = json!({ "name": "files", "endpoint": "http://mcp-files:8000/mcp" });
+    let change = json!({ "spec": { "resources": { "tools": [tool] } } });
+    operator.edit("stack", change).await;
+    let is_rejected = |cr: &Distribution| {
+        condition(cr, "ConfigGenerated").is_some_and(|(status, _, message)| {
+            status == "False"
+                && message.contains("spec.resources.tools[0].endpoint")
+                && message.contains("tool-endpoints")
+        })
+    };
+    let cr = operator.wait_for("stack", "rejected", is_rejected).await;
+    assert_eq!(config_map(&cr), map, "the server keeps its configuration");
     installed.delete().await;
     operator.stop().await;
 }
@@ -120,7 +162,7 @@ async fn a_published_adapter_is_used_at_once_and_after_a_restart_without_the_reg
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_keeps_generated_configurations_even_if_the_plugin_spec_is_rejected_meanwhile() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let operator = Operator::start_with_registry("restored", registry.settings()).await;
     let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
     installed.wait_for("Ready", "True", "InUse").await;
@@ -146,7 +188,7 @@ async fn a_restart_keeps_generated_configurations_even_if_the_plugin_spec_is_rej
     operator.edit("stack", change).await;
     let changed = |cr: &Distribution| config_map(cr) != map;
     let cr = operator.wait_for("stack", "generated again", changed).await;
-    assert_eq!(generated_by(&cr), "ogx");
+    assert_eq!(generated_by(&cr), "example-adapter");
     let events = operator.api::<Event>();
     let events = events.list(&ListParams::default()).await.unwrap();
     let unsupported: Vec<_> = events
@@ -161,9 +203,9 @@ async fn a_restart_keeps_generated_configurations_even_if_the_plugin_spec_is_rej
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_version_without_the_required_signature_is_not_used() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
     let operator = Operator::start_with_registry("unsigned", registry.settings()).await;
     let installed = TestPlugin::create(&operator, json!({ "reference": plugin })).await;
@@ -207,9 +249,9 @@ async fn a_plugin_version_without_the_required_signature_is_not_used() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_keeps_failing_is_quarantined_and_running_servers_are_unchanged() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
     let operator = Operator::start_with_registry("trap", registry.settings()).await;
     let spec = json!({ "reference": plugin, "limits": { "fuel": LITTLE_FUEL } });

@@ -1,7 +1,7 @@
 //! Plugins that image labels propose.
 
 use llsd_api::Distribution;
-use llsd_e2e::{Operator, TestRegistry, condition, ogx_base, on_image};
+use llsd_e2e::{Operator, TestRegistry, acme_base, condition, on_image};
 use llsd_testbed::Access;
 use serde_json::json;
 
@@ -11,9 +11,9 @@ use crate::{LITTLE_FUEL, create_large_resources, generated_by, is_unsupported};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_proposed_by_an_image_is_loaded_only_from_an_allowed_prefix() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", Some(&plugin))
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", Some(&plugin))
         .await;
     let operator = Operator::start_with_registry("proposal", registry.settings()).await;
     operator.create(&on_image("stack", &image)).await;
@@ -23,16 +23,16 @@ async fn a_plugin_proposed_by_an_image_is_loaded_only_from_an_allowed_prefix() {
     let requests = registry.server.requests().await.unwrap();
     let of_operator = requests
         .iter()
-        .filter(|one| one.uri.contains("/acme/ogx/") && one.user_agent.starts_with("llsd"));
+        .filter(|one| one.uri.contains("/acme/adapter/") && one.user_agent.starts_with("llsd"));
     let before = of_operator.count();
 
-    let other_prefix = registry.reference("acme/og");
+    let other_prefix = registry.reference("acme/adapt");
     let installed = TestPlugin::create(&operator, json!({ "proposalPrefix": other_prefix })).await;
     installed.wait_for("Ready", "True", "InUse").await;
     let requests = registry.server.requests().await.unwrap();
     let of_operator = requests
         .iter()
-        .filter(|one| one.uri.contains("/acme/ogx/") && one.user_agent.starts_with("llsd"));
+        .filter(|one| one.uri.contains("/acme/adapter/") && one.user_agent.starts_with("llsd"));
     assert_eq!(
         of_operator.count(),
         before,
@@ -42,7 +42,7 @@ async fn a_plugin_proposed_by_an_image_is_loaded_only_from_an_allowed_prefix() {
     let prefix = registry.reference("acme");
     installed.edit(json!({ "proposalPrefix": prefix })).await;
     let cr = operator.wait_until_ready("stack").await;
-    assert_eq!(generated_by(&cr), "ogx");
+    assert_eq!(generated_by(&cr), "example-adapter");
     let plugin_resource = installed.wait_for("Ready", "True", "InUse").await;
     let proposals = plugin_resource.status.unwrap().proposals;
     assert_eq!(proposals[0].proposed_by, image);
@@ -53,9 +53,9 @@ async fn a_plugin_proposed_by_an_image_is_loaded_only_from_an_allowed_prefix() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proposed_plugin_that_keeps_failing_is_quarantined_until_the_spec_changes() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", Some(&plugin))
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", Some(&plugin))
         .await;
     let operator = Operator::start_with_registry("proposal-trap", registry.settings()).await;
     let prefix = registry.reference("acme");

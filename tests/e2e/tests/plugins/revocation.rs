@@ -5,7 +5,7 @@ use std::process::Command;
 
 use llsd_api::Distribution;
 use llsd_api::schema_plugin::SchemaPluginStatus;
-use llsd_e2e::{Operator, TestRegistry, config_map, ogx_base, on_image};
+use llsd_e2e::{Operator, TestRegistry, acme_base, config_map, on_image};
 use llsd_testbed::Access;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -84,7 +84,7 @@ pub(crate) fn enforce(key: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_whose_key_was_removed_is_reported_and_taken_out_of_use_only_on_request() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let plugin = registry.push_plugin("ogx", "acme/ogx:1");
+    let plugin = registry.push_plugin("example-adapter", "acme/adapter:1");
     let signer = Signer::new();
     signer.sign(&plugin);
     let operator = Operator::start_with_registry("revoked", registry.settings()).await;
@@ -150,10 +150,10 @@ async fn a_plugin_whose_key_was_removed_is_reported_and_taken_out_of_use_only_on
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_uses_the_previous_version_until_it_is_undone() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let first = registry.push_plugin("ogx", "acme/ogx:1");
-    let second = registry.push_patched("ogx", "acme/ogx:2", ORIGINAL, CHANGED);
+    let first = registry.push_plugin("example-adapter", "acme/adapter:1");
+    let second = registry.push_patched("example-adapter", "acme/adapter:2", ORIGINAL, CHANGED);
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
     let operator = Operator::start_with_registry("rollback", registry.settings()).await;
     // Existing resources take each version in turn, and so also the way back.
@@ -222,7 +222,7 @@ async fn a_rollback_uses_the_previous_version_until_it_is_undone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lower_plugin_version_is_held_back_until_the_spec_allows_it() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let newer = registry.push_plugin("ogx", "acme/ogx:2");
+    let newer = registry.push_plugin("example-adapter", "acme/adapter:2");
     let version = env!("CARGO_PKG_VERSION");
     let lower = "0.0.9";
     assert_eq!(
@@ -230,7 +230,7 @@ async fn a_lower_plugin_version_is_held_back_until_the_spec_allows_it() {
         lower.len(),
         "choose a lower version of the same length"
     );
-    let older = registry.push_patched("ogx", "acme/ogx:1", version, lower);
+    let older = registry.push_patched("example-adapter", "acme/adapter:1", version, lower);
     let operator = Operator::start_with_registry("downgrade", registry.settings()).await;
     let installed = TestPlugin::create(&operator, json!({ "reference": newer })).await;
     installed.wait_for("Ready", "True", "InUse").await;

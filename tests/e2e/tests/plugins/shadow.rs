@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, ListParams};
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_e2e::{
-    Fleet, Operator, RolloutState, TestRegistry, condition, config_map, named, ogx_base, on_image,
+    Fleet, Operator, RolloutState, TestRegistry, acme_base, condition, config_map, named, on_image,
     phase,
 };
 use llsd_testbed::Access;
@@ -20,10 +20,10 @@ const CHANGED: &str = "inference remote::vllm base_url:http:/v2";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_version_that_changes_more_than_allowed_waits_for_approval() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let first = registry.push_plugin("ogx", "acme/ogx:1");
-    let second = registry.push_patched("ogx", "acme/ogx:2", ORIGINAL, CHANGED);
+    let first = registry.push_plugin("example-adapter", "acme/adapter:1");
+    let second = registry.push_patched("example-adapter", "acme/adapter:2", ORIGINAL, CHANGED);
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
     let operator = Operator::start_with_registry("shadow", registry.settings()).await;
     let names = ["one", "two"];
@@ -123,10 +123,10 @@ async fn a_plugin_version_that_changes_more_than_allowed_waits_for_approval() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_followed_plugin_version_rolls_out_one_by_one_and_halts_where_pods_fail() {
     let registry = TestRegistry::start(Access::Anyone).await;
-    let first = registry.push_plugin("ogx", "acme/ogx:1");
-    let second = registry.push_patched("ogx", "acme/ogx:2", ORIGINAL, CHANGED);
+    let first = registry.push_plugin("example-adapter", "acme/adapter:1");
+    let second = registry.push_patched("example-adapter", "acme/adapter:2", ORIGINAL, CHANGED);
     let image = registry
-        .push_labelled("acme/stack", "1", &ogx_base(), "ogx/1.0", None)
+        .push_labelled("acme/stack", "1", &acme_base(), "acme/1.0", None)
         .await;
     let operator = Operator::start_with_registry("shadow-halts", registry.settings()).await;
     let spec = json!({ "reference": first, "rollout": { "existing": "Follow" } });

@@ -188,7 +188,7 @@ pub(crate) async fn use_ca_bundle_of_another_namespace(operator: &Operator) {
 /// Replaces the component of a plugin twice, so that the first stored component is deleted.
 pub(crate) async fn replace_plugins(operator: &Operator, registry: &TestRegistry) {
     let api = Api::<SchemaPlugin>::all(operator.client.clone());
-    for name in ["ogx", "llama-stack-0.7", "llama-stack-0.4"] {
+    for name in ["example-adapter", "llama-stack-0.7", "llama-stack-0.4"] {
         let reference = registry.push_plugin(name, &format!("acme/{name}:1"));
         let document = json!({
             "apiVersion": "llamastack.io/v1alpha1",

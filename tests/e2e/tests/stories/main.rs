@@ -17,12 +17,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, Secret};
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use llsd_api::Distribution;
 use llsd_e2e::{Operator, config_map};
-use llsd_servers::{FakeVllm, NEWEST_BUILT_IN, Release, probe, validate};
+use llsd_servers::{FakeVllm, NEWEST_LLAMA_STACK, Release, probe, validate};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The newest release whose adapter is built in.
-const RELEASE: Release = NEWEST_BUILT_IN;
+const RELEASE: Release = NEWEST_LLAMA_STACK;
 const MODEL: &str = "llama3.2-8b";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,8 +16,8 @@ use crate::say;
 
 const NAMESPACE: &str = "llsd-system";
 const WITHIN: &str = "--timeout=110s";
-/// An adapter of the release.
-const ADAPTER: &str = "adapters/ogx";
+/// An adapter of the release that is not built in.
+const ADAPTER: &str = "adapters/example-adapter";
 /// The server, of the sample.
 const SERVER: &str = "minimal";
 
