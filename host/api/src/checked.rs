@@ -29,7 +29,8 @@ pub use secrets::{Reference, StringOrReference, variable};
 pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 pub use storage::{CheckedKv, CheckedOptions, CheckedSql, CheckedStorage};
 pub use workload::{
-    CheckedAutoscaling, CheckedBudget, CheckedVolume, CheckedWorkload, DEFAULT_MOUNT_PATH,
+    CheckedAutoscaling, CheckedBudget, CheckedPodTemplate, CheckedVolume, CheckedWorkload,
+    DEFAULT_MOUNT_PATH,
 };
 
 use crate::conversion::{Version, convert, v1alpha1_path, was_made_in_v1alpha1};

@@ -59,6 +59,7 @@ pub(crate) fn as_yaml(
         derived: &DerivedValues::default(),
         network_policy: None,
         allows_any_uid: false,
+        allows_privileged_pods: false,
     })?;
     let documents = desired.children().map(|child| match child.kind {
         Kind::Secret => format!(

@@ -53,6 +53,7 @@ pub(crate) struct Settings {
     distributions: LastGood<BTreeMap<String, LastGood<KnownDistribution>>>,
     mirrors: LastGood<Vec<Mirror>>,
     any_uid_namespaces: LastGood<BTreeSet<String>>,
+    privileged_namespaces: LastGood<BTreeSet<String>>,
     rollouts: LastGood<RolloutSettings>,
     default_rollouts: RolloutSettings,
 }
@@ -114,6 +115,7 @@ impl Settings {
             distributions,
             mirrors,
             any_uid_namespaces,
+            privileged_namespaces,
             rollouts,
         } = parsed;
         let known = old.and_then(|old| old.distributions.value.as_ref());
@@ -131,6 +133,10 @@ impl Settings {
             any_uid_namespaces: LastGood::after(
                 old.map(|old| &old.any_uid_namespaces),
                 any_uid_namespaces,
+            ),
+            privileged_namespaces: LastGood::after(
+                old.map(|old| &old.privileged_namespaces),
+                privileged_namespaces,
             ),
             rollouts: LastGood::after(old.map(|old| &old.rollouts), rollouts),
             default_rollouts: RolloutSettings::default(),
@@ -190,6 +196,13 @@ impl Settings {
         namespaces.is_some_and(|all| all.contains(namespace))
     }
 
+    /// Whether the pods of a namespace may have privileges on their nodes. No namespace may, while the
+    /// setting was never valid.
+    pub(crate) fn allows_privileged_pods(&self, namespace: &str) -> bool {
+        let namespaces = self.privileged_namespaces.value.as_ref();
+        namespaces.is_some_and(|all| all.contains(namespace))
+    }
+
     /// How existing resources follow what the installer changes: the defaults, while the setting was
     /// never valid.
     pub(crate) fn rollouts(&self) -> &RolloutSettings {
@@ -206,6 +219,7 @@ impl Settings {
             distributions,
             mirrors,
             any_uid_namespaces,
+            privileged_namespaces,
             rollouts,
             default_rollouts: _,
         } = self;
@@ -215,6 +229,7 @@ impl Settings {
             &distributions.problem,
             &mirrors.problem,
             &any_uid_namespaces.problem,
+            &privileged_namespaces.problem,
             &rollouts.problem,
         ]
         .into_iter()
@@ -271,6 +286,7 @@ mod tests {
             distributions: distributions.map(|all| all.into_iter().map(entry).collect()),
             mirrors: Ok(Vec::new()),
             any_uid_namespaces: Ok(BTreeSet::new()),
+            privileged_namespaces: Ok(BTreeSet::new()),
             rollouts: Ok(RolloutSettings::default()),
         }
     }

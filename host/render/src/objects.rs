@@ -20,6 +20,7 @@ mod merge;
 mod metadata;
 mod network_policy;
 mod pod;
+mod pod_template;
 mod quantity;
 mod role_binding;
 mod scheduling;
@@ -132,6 +133,8 @@ pub struct ObjectInputs<'a> {
     pub network_policy: Option<bool>,
     /// Whether the installer lets the pods of this namespace run as any user on OpenShift.
     pub allows_any_uid: bool,
+    /// Whether the installer lets the pods of this namespace have privileges on their nodes.
+    pub allows_privileged_pods: bool,
 }
 
 impl ObjectInputs<'_> {
@@ -174,6 +177,7 @@ impl Desired {
 pub fn build_objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Diagnostics> {
     check_config_namespace(inputs.checked, inputs.owner)?;
     volumes::check_collisions(inputs)?;
+    pod_template::check(inputs)?;
     let deployment = deployment::deployment(inputs);
     let mut desired = Desired {
         before: before_pods(inputs),

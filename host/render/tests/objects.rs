@@ -107,6 +107,7 @@ fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
     let inputs = ObjectInputs {
         cluster: &openshift,
         allows_any_uid: true,
+        allows_privileged_pods: false,
         ..inputs
     };
     golden("openshift", &build_objects(&inputs).unwrap());
@@ -427,6 +428,105 @@ fn the_objects_of_a_resource_with_a_retained_volume_peers_and_egress() {
     golden("retained_and_limited", &desired);
 }
 
+/// Objects with a pod template, built with or without the consent of the installer.
+fn with_template(template: Value, allows_privileged_pods: bool) -> Result<Desired, Vec<String>> {
+    let checked = checked(with(json!({"workload": {"podTemplate": template}})));
+    let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
+    let cluster = Cluster::default();
+    let built = build_objects(&ObjectInputs {
+        allows_privileged_pods,
+        ..inputs(&checked, &plan, &cluster, &derived)
+    });
+    built.map_err(|problems| problems.iter().map(|one| one.field.to_string()).collect())
+}
+
+#[test]
+fn the_objects_of_a_resource_with_a_pod_template() {
+    let desired = with_template(
+        json!({
+            "metadata": {"labels": {"team": "ml"}, "annotations": {"prometheus.io/scrape": "true"}},
+            "spec": {
+                "nodeSelector": {"gpu": "true"},
+                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                "runtimeClassName": "nvidia",
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+                "securityContext": {"runAsUser": 1001},
+                "volumes": [{"name": "models", "emptyDir": {}}],
+                "initContainers": [{"name": "download", "image": "fetch:1"}],
+                "containers": [
+                    {
+                        "name": "llama-stack",
+                        "envFrom": [{"secretRef": {"name": "more"}}],
+                        "resources": {"claims": [{"name": "gpu"}]},
+                        "readinessProbe": {"tcpSocket": {"port": 8321}, "periodSeconds": 3},
+                        "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+                    },
+                    {"name": "proxy", "image": "proxy:1"},
+                ],
+            },
+        }),
+        false,
+    );
+    let desired = desired.unwrap();
+    let template = &desired.deployment.object["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"]["app"], "llama-stack");
+    let server = &template["spec"]["containers"][0];
+    assert_eq!(server["image"], IMAGE);
+    let probe = &server["readinessProbe"];
+    assert_eq!(
+        (&probe["httpGet"], &probe["periodSeconds"]),
+        (&Value::Null, &json!(3))
+    );
+    golden("pod_template", &desired);
+}
+
+#[test]
+fn a_pod_template_is_rejected_where_the_operator_uses_the_name_or_the_path() {
+    let colliding = json!({"spec": {
+        "volumes": [{"name": "lls-storage", "emptyDir": {}}],
+        "containers": [{"name": "llama-stack", "volumeMounts": [
+            {"name": "a", "mountPath": "/etc/../etc//llama-stack/config.yaml"},
+            {"name": "a", "mountPath": "/.llama"},
+            {"name": "a", "mountPath": "/.llama/models"},
+        ]}],
+    }});
+    let expected = [
+        "volumes[0].name",
+        "containers[0].volumeMounts[0].mountPath",
+        "containers[0].volumeMounts[1].mountPath",
+    ];
+    let mut expected = expected.map(|field| format!("spec.workload.podTemplate.spec.{field}"));
+    expected.sort();
+    let mut found = with_template(colliding, true).unwrap_err();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn pods_have_privileges_only_with_the_consent_of_the_installer() {
+    let template = json!({"spec": {
+        "hostNetwork": true, "serviceAccountName": "admin",
+        "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+        "containers": [{"name": "llama-stack", "securityContext": {"privileged": true}}],
+    }});
+    let fields = [
+        "containers[0].securityContext.privileged",
+        "hostNetwork",
+        "serviceAccountName",
+        "volumes[0].hostPath",
+    ];
+    let mut found = with_template(template.clone(), false).unwrap_err();
+    found.sort();
+    assert_eq!(
+        found,
+        fields.map(|field| format!("spec.workload.podTemplate.spec.{field}"))
+    );
+    let pod = with_template(template, true).unwrap().deployment.object["spec"]["template"]["spec"]
+        .clone();
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
+}
+
 #[test]
 fn an_existing_claim_is_mounted_and_none_is_created() {
     let desired = with_storage(json!({"existingClaim": "models", "mountPath": "/models"}));
@@ -512,6 +612,7 @@ fn inputs<'a>(
         derived,
         network_policy: None,
         allows_any_uid: false,
+        allows_privileged_pods: false,
     }
 }
 

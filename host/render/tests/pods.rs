@@ -238,6 +238,7 @@ fn deployment(spec: Value, plan: &ConfigPlan, server: &ServerFacts) -> Value {
         derived: &DerivedValues::default(),
         network_policy: None,
         allows_any_uid: false,
+        allows_privileged_pods: false,
     };
     build_objects(&inputs).unwrap().deployment.object
 }

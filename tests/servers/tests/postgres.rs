@@ -20,12 +20,17 @@ fn state_is_in_postgres(release: Release) {
     let server = format!(
         "{{type: postgres, host: 127.0.0.1, port: {port}, database: postgres, user: {USER}, password: {{name: pg, key: password}}"
     );
+    // Older releases have no such option.
+    let tls = match release.schema {
+        "llama-stack/0.1.3" => "",
+        _ => ", tlsMode: disable",
+    };
     let text = format!(
         "apiVersion: llamastack.io/v1alpha2\nkind: LlamaStackDistribution\nmetadata: {{name: state}}\n\
          spec:\n  distribution: {{name: starter}}\n\
          \x20 providers: {{inference: {{provider: vllm, endpoint: '{endpoint}'}}}}\n\
          \x20 resources: {{models: [{MODEL}]}}\n\
-         \x20 storage:\n    kv: {server}, tlsMode: disable}}\n    sql: {server}}}\n"
+         \x20 storage:\n    kv: {server}{tls}}}\n    sql: {server}}}\n"
     );
     std::fs::write(&resource, text).unwrap();
     let base = folder.path().join("base.yaml");

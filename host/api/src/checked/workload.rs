@@ -1,6 +1,7 @@
 //! Checks `spec.workload` and sets its defaults.
 
 mod overrides;
+mod pod_template;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -12,6 +13,8 @@ use crate::diagnostic::Collector;
 use crate::field_path::FieldPath;
 use crate::names;
 use crate::rules;
+pub use pod_template::CheckedPodTemplate;
+
 use crate::v1alpha2::{
     AccessMode, Autoscaling, DisruptionBudget, LivenessProbe, Overrides, RetainPolicy, Volume,
     Workload,
@@ -45,12 +48,21 @@ pub struct CheckedWorkload {
     pub topology_spread_constraints: Vec<core::TopologySpreadConstraint>,
     /// Overrides of the pod template.
     pub overrides: Overrides,
+    /// What is merged over the pod template.
+    pub pod_template: Option<CheckedPodTemplate>,
 }
 
 impl CheckedWorkload {
     /// Number of pods without an autoscaler.
     pub fn replicas(&self) -> i32 {
         self.requested_replicas.unwrap_or(1)
+    }
+
+    /// Name of the server container.
+    pub fn container_name(&self) -> &str {
+        let name = self.overrides.container_name.as_deref();
+        name.filter(|name| !name.is_empty())
+            .unwrap_or(pod_template::DEFAULT_CONTAINER)
     }
 
     /// The Secret keys that environment variables of the overrides need. A key that is optional is
@@ -119,6 +131,7 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
         pod_disruption_budget,
         topology_spread_constraints,
         overrides,
+        pod_template,
     } = workload;
     let path = FieldPath::spec().field("workload");
     if let Some(resources) = resources {
@@ -149,6 +162,14 @@ pub(super) fn check(workload: &Workload, diagnostics: &mut Collector) -> Checked
         }),
         topology_spread_constraints: topology_spread_constraints.clone().unwrap_or_default(),
         overrides: overrides.clone().unwrap_or_default(),
+        pod_template: pod_template.as_ref().and_then(|template| {
+            let name = overrides
+                .as_ref()
+                .and_then(|overrides| overrides.container_name.as_deref())
+                .filter(|name| !name.is_empty());
+            let server = name.unwrap_or(pod_template::DEFAULT_CONTAINER);
+            pod_template::check(template, server, diagnostics)
+        }),
     }
 }
 

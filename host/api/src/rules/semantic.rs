@@ -282,6 +282,51 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule(
+        "pod-template",
+        (
+            "belongs to the operator, or is not a pod template",
+            "use the field of the resource for it, or a field of a pod template",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {nodeSelectors: {a: b}}}}}",
+                "spec.workload.podTemplate.spec.nodeSelectors",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {tolerations: gpu}}}}",
+                "spec.workload.podTemplate",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {metadata: {labels: {app: mine}}}}}",
+                "spec.workload.podTemplate.metadata.labels.app",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {containers: [{name: llama-stack, image: other}]}}}}",
+                "spec.workload.podTemplate.spec.containers[0].image",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {containers: [{name: llama-stack, command: [sh]}]}}}}",
+                "spec.workload.podTemplate.spec.containers[0].command",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {containers: [{name: llama-stack, env: [{name: A}]}]}}}}",
+                "spec.workload.podTemplate.spec.containers[0].env",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {containers: [{name: side-car}]}}}}",
+                "spec.workload.podTemplate.spec.containers[0].image",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {initContainers: [{name: A_B, image: i}]}}}}",
+                "spec.workload.podTemplate.spec.initContainers[0].name",
+            ),
+            example(
+                "{distribution: {name: starter}, workload: {podTemplate: {spec: {ephemeralContainers: [{name: a, image: i}]}}}}",
+                "spec.workload.podTemplate.spec.ephemeralContainers",
+            ),
+        ],
+    ),
+    rule(
         "network-peer",
         (
             "is not a peer of a NetworkPolicy",

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::schema;
 
@@ -51,6 +52,15 @@ pub struct Workload {
     /// Overrides of the pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
+    /// A partial pod template, as in a Deployment (kubectl explain deployment.spec.template), that is merged
+    /// over the operator's: containers, volumes and variables by name, mounts by path, other lists are
+    /// replaced. For example {spec: {nodeSelector: {gpu: "true"}, runtimeClassName: nvidia}}. The server
+    /// container is called llama-stack, unless overrides.containerName is set. What the operator sets is
+    /// rejected. Host namespaces, host paths, privileged containers and another ServiceAccount need the
+    /// consent of the installer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::free_object")]
+    pub pod_template: Option<Map<String, Value>>,
 }
 
 /// Restarts a pod whose server stops answering.

@@ -29,8 +29,8 @@ pub(crate) enum Referent {
     NetworkPolicySwitch,
     /// The operator's registry mirrors.
     Mirrors,
-    /// Whether the operator's settings allow any user in a namespace of OpenShift.
-    AnyUid {
+    /// What the operator's settings allow the pods of a namespace: any user on OpenShift, and privileges.
+    PodPermissions {
         namespace: String,
     },
     /// How existing resources follow what the installer changes.
@@ -175,7 +175,7 @@ fn stated(owner: &Owner, checked: &Checked) -> BTreeSet<Referent> {
         .chain([
             Referent::Mirrors,
             Referent::RolloutSettings,
-            Referent::AnyUid {
+            Referent::PodPermissions {
                 namespace: namespace.clone(),
             },
         ])

@@ -89,7 +89,8 @@ impl<I: ImageReader> Pass<'_, I> {
         renewed.image |= asked && recorded.gathered.digest().is_some();
         let has_changed = *author != recorded.author
             || stated.network_policy != recorded.gathered.network_policy
-            || stated.allows_any_uid != recorded.gathered.allows_any_uid;
+            || stated.allows_any_uid != recorded.gathered.allows_any_uid
+            || stated.allows_privileged_pods != recorded.gathered.allows_privileged_pods;
         if !has_changed && renewed.is_empty() {
             let assumed = recorded.secrets.as_deref();
             let secrets = self

@@ -46,6 +46,9 @@ pub(crate) struct Gathered {
     /// Whether the operator's settings let the pods run as any user on OpenShift.
     #[serde(default)]
     pub(crate) allows_any_uid: bool,
+    /// Whether the operator's settings let the pods have privileges on their nodes.
+    #[serde(default)]
+    pub(crate) allows_privileged_pods: bool,
     /// Whether the server gets CA certificates.
     #[serde(default)]
     pub(crate) has_ca_bundle: bool,
@@ -125,6 +128,8 @@ pub(crate) struct Stated {
     pub(crate) network_policy: Option<bool>,
     /// Whether the settings let the pods run as any user on OpenShift.
     pub(crate) allows_any_uid: bool,
+    /// Whether the settings let the pods have privileges on their nodes.
+    pub(crate) allows_privileged_pods: bool,
     /// Problems of the settings that affect the resource.
     pub(crate) warnings: Vec<String>,
 }
@@ -157,6 +162,7 @@ pub(crate) fn stated(
         known,
         network_policy,
         allows_any_uid: settings.allows_any_uid(&owner.namespace),
+        allows_privileged_pods: settings.allows_privileged_pods(&owner.namespace),
         warnings,
     })
 }
@@ -177,6 +183,7 @@ pub(crate) async fn gather(
         known,
         network_policy,
         allows_any_uid,
+        allows_privileged_pods,
         warnings,
     } = stated(settings, checked, owner)?;
     let reader = config_source::Reader {
@@ -200,6 +207,7 @@ pub(crate) async fn gather(
         packages: external_providers::packages(images, checked, owner).await?,
         network_policy,
         allows_any_uid,
+        allows_privileged_pods,
         has_ca_bundle: ca.trusted.is_some(),
         warnings,
     })

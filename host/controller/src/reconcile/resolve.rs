@@ -170,6 +170,7 @@ impl<I: ImageReader> Resolver<'_, I> {
             true => Gathered {
                 network_policy: current.stated.network_policy,
                 allows_any_uid: current.stated.allows_any_uid,
+                allows_privileged_pods: current.stated.allows_privileged_pods,
                 has_ca_bundle: current.ca.trusted.is_some(),
                 warnings: current.stated.warnings.clone(),
                 ..recorded.gathered.clone()
@@ -328,6 +329,7 @@ impl<I: ImageReader> Resolver<'_, I> {
             derived: &secrets.derived,
             network_policy: gathered.network_policy,
             allows_any_uid: gathered.allows_any_uid,
+            allows_privileged_pods: gathered.allows_privileged_pods,
         }
     }
 

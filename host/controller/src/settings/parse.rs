@@ -17,6 +17,7 @@ pub(super) use llsd_render::distributions::settings::{ConfigMapData, Parsed};
 const FEATURE_FLAGS: &str = "featureFlags";
 const MIRRORS: &str = "mirrors";
 const OPENSHIFT: &str = "openshift";
+const POD_TEMPLATE: &str = "podTemplate";
 const ROLLOUTS: &str = "rollouts";
 
 /// One version of the ConfigMap.
@@ -25,6 +26,7 @@ pub(super) struct ParsedSettings {
     pub(super) distributions: Parsed<BTreeMap<String, Parsed<KnownDistribution>>>,
     pub(super) mirrors: Parsed<Vec<Mirror>>,
     pub(super) any_uid_namespaces: Parsed<BTreeSet<String>>,
+    pub(super) privileged_namespaces: Parsed<BTreeSet<String>>,
     pub(super) rollouts: Parsed<RolloutSettings>,
 }
 
@@ -34,6 +36,7 @@ pub(super) struct StatedSettings {
     distributions: Parsed<StatedDistributions>,
     mirrors: Parsed<Vec<Mirror>>,
     any_uid_namespaces: Parsed<BTreeSet<String>>,
+    privileged_namespaces: Parsed<BTreeSet<String>>,
     rollouts: Parsed<RolloutSettings>,
 }
 
@@ -57,6 +60,12 @@ struct OpenShift {
     anyuid_namespaces: BTreeSet<String>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct PodTemplate {
+    privileged_namespaces: BTreeSet<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StatedMirror {
@@ -68,11 +77,13 @@ struct StatedMirror {
 pub(super) fn parse(data: &ConfigMapData) -> StatedSettings {
     let flags: Parsed<FeatureFlags> = part(data, FEATURE_FLAGS);
     let openshift: Parsed<OpenShift> = part(data, OPENSHIFT);
+    let pod_template: Parsed<PodTemplate> = part(data, POD_TEMPLATE);
     StatedSettings {
         network_policy: flags.map(|flags| flags.enable_network_policy.enabled),
         distributions: StatedDistributions::parse(data),
         mirrors: mirrors(data),
         any_uid_namespaces: openshift.map(|openshift| openshift.anyuid_namespaces),
+        privileged_namespaces: pod_template.map(|template| template.privileged_namespaces),
         rollouts: rollouts(data),
     }
 }
@@ -97,6 +108,7 @@ impl StatedSettings {
                 .map(|stated| stated.with_bases(found, &check_image)),
             mirrors: self.mirrors,
             any_uid_namespaces: self.any_uid_namespaces,
+            privileged_namespaces: self.privileged_namespaces,
             rollouts: self.rollouts,
         }
     }
@@ -190,6 +202,18 @@ mod tests {
         );
         let error = namespaces(&[(OPENSHIFT, "anyuidNamespace: ml")]).unwrap_err();
         assert!(error.contains("anyuidNamespace"), "{error}");
+    }
+
+    #[test]
+    fn no_namespace_may_have_privileged_pods_unless_the_installer_lists_it() {
+        let namespaces = |data: &[(&str, &str)]| parsed(data, &[]).privileged_namespaces;
+        assert_eq!(namespaces(&[]), Ok(BTreeSet::new()));
+        assert_eq!(
+            namespaces(&[(POD_TEMPLATE, "privilegedNamespaces: [gpu]")]),
+            Ok(BTreeSet::from(["gpu".to_owned()]))
+        );
+        let error = namespaces(&[(POD_TEMPLATE, "privileged: true")]).unwrap_err();
+        assert!(error.contains("privileged"), "{error}");
     }
 
     #[test]

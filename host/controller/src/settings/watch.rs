@@ -175,8 +175,9 @@ fn is_changed(referent: &Referent, last: Option<&Settings>, next: &Settings) -> 
         Referent::Distribution(name) => last.distribution(name) != next.distribution(name),
         Referent::NetworkPolicySwitch => last.network_policy() != next.network_policy(),
         Referent::Mirrors => last.mirrors() != next.mirrors(),
-        Referent::AnyUid { namespace } => {
+        Referent::PodPermissions { namespace } => {
             last.allows_any_uid(namespace) != next.allows_any_uid(namespace)
+                || last.allows_privileged_pods(namespace) != next.allows_privileged_pods(namespace)
         }
         Referent::RolloutSettings => last.rollouts() != next.rollouts(),
         Referent::Secret { .. } | Referent::ConfigMap { .. } => false,

@@ -57,6 +57,11 @@ pub(super) fn check(
     let is_started_otherwise = [&overrides.command, &overrides.args]
         .iter()
         .any(|words| words.as_ref().is_some_and(|words| !words.is_empty()));
+    // Variables of whole Secrets and ConfigMaps are not known here.
+    let template = checked.workload.pod_template.as_ref();
+    let server = template.and_then(|one| one.container(checked.workload.container_name()));
+    let has_more_variables = server.is_some_and(|server| server.env_from.is_some());
+    let is_started_otherwise = is_started_otherwise || has_more_variables;
     let patch = Value::Object(checked.config_patch.clone());
     let in_patch: BTreeSet<&str> = readings(&patch)
         .into_iter()
@@ -117,7 +122,9 @@ fn diagnostic(
         Diagnostic::warning(
             field,
             format!("{problem}; the server does not start without it"),
-            format!("{add}, unless spec.workload.overrides.command or args sets it"),
+            format!(
+                "{add}, unless spec.workload.overrides.command or args, or envFrom of the server container sets it"
+            ),
         )
     } else {
         Diagnostic::error(

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use llsd_api::checked::Checked;
 
 use super::metadata::{metadata, selector};
-use super::{ConfigPlan, ObjectInputs, SECRETS_DIGEST, pod};
+use super::{ConfigPlan, ObjectInputs, SECRETS_DIGEST, pod, pod_template};
 use crate::digest;
 
 /// Pod annotation: a digest of the server configuration.
@@ -37,14 +37,17 @@ pub(super) fn deployment(inputs: &ObjectInputs<'_>) -> Deployment {
                 match_labels: Some(selector(owner)),
                 ..LabelSelector::default()
             },
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(selector(owner)),
-                    annotations: annotations(inputs),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod::pod(inputs)),
-            },
+            template: pod_template::merge(
+                inputs,
+                PodTemplateSpec {
+                    metadata: Some(ObjectMeta {
+                        labels: Some(selector(owner)),
+                        annotations: annotations(inputs),
+                        ..ObjectMeta::default()
+                    }),
+                    spec: Some(pod::pod(inputs)),
+                },
+            ),
             ..DeploymentSpec::default()
         }),
         ..Deployment::default()

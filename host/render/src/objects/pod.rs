@@ -15,7 +15,6 @@ use super::{
 };
 use crate::server_facts::EntryPoint;
 
-const CONTAINER: &str = "llama-stack";
 /// Copies the end of the log into the status of a container that failed. Servers do not write
 /// termination messages of their own.
 pub(super) const TERMINATION_MESSAGE_POLICY: &str = "FallbackToLogsOnError";
@@ -65,12 +64,8 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         let user = user.clone().filter(|arguments| !arguments.is_empty());
         user.or_else(|| (!own.is_empty()).then_some(own))
     };
-    let name = overrides
-        .container_name
-        .clone()
-        .filter(|name| !name.is_empty());
     Container {
-        name: name.unwrap_or_else(|| CONTAINER.to_owned()),
+        name: checked.workload.container_name().to_owned(),
         image: Some(inputs.image.to_owned()),
         command: first_non_empty(&overrides.command, command),
         args: first_non_empty(&overrides.args, args),

@@ -109,7 +109,7 @@ const DETECTED_BY_PLUGINS: &[(&str, &str)] = &[
     ),
     (
         "{distribution: {name: gpu-farm}}",
-        "meta-reference-gpu, postgres-demo, remote-vllm, starter",
+        "meta-reference-gpu, ogx-meta-reference-gpu, ogx-postgres-demo, ogx-remote-vllm, ogx-starter, postgres-demo, remote-vllm, starter",
     ),
     (
         "{distribution: {name: starter}, providers: {inference: {provider: vlm, endpoint: 'http://a'}}}",

@@ -214,3 +214,57 @@ async fn a_mirror_is_used_as_soon_as_it_is_configured() {
     operator.wait_until_ready("remote").await;
     operator.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_template_reaches_the_pods_and_privileges_need_the_consent_of_the_installer() {
+    let operator = Operator::start("pod-template").await;
+    let mut resource = minimal();
+    let template = json!({
+        "metadata": {"labels": {"team": "ml"}},
+        "spec": {
+            "nodeSelector": {"gpu": "true"},
+            "containers": [{"name": "proxy", "image": "quay.io/acme/proxy:1"}],
+        },
+    });
+    resource["spec"]["workload"] = json!({"podTemplate": template});
+    operator.create(&resource).await;
+    let is_merged = |deployment: &Deployment| {
+        let template = &deployment.spec.as_ref().unwrap().template;
+        let labels = template.metadata.as_ref().unwrap().labels.as_ref().unwrap();
+        let spec = template.spec.as_ref().unwrap();
+        let names: Vec<_> = spec
+            .containers
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        labels["team"] == "ml"
+            && labels["app"] == "llama-stack"
+            && spec.node_selector.is_some()
+            && names == ["llama-stack", "proxy"]
+    };
+    let before = operator
+        .wait_for_deployment("minimal", "merged", is_merged)
+        .await;
+
+    let host = json!({"spec": {"workload": {"podTemplate": {"spec": {"hostNetwork": true}}}}});
+    operator.edit("minimal", host).await;
+    let field = "spec.workload.podTemplate.spec.hostNetwork";
+    let is_rejected = |cr: &Distribution| {
+        let conditions = &cr.status.as_ref().unwrap().conditions;
+        conditions.iter().any(|one| one.message.contains(field))
+    };
+    operator.wait_for("minimal", "rejected", is_rejected).await;
+    let after = operator.api::<Deployment>().get("minimal").await.unwrap();
+    assert_eq!(after.metadata.generation, before.metadata.generation);
+
+    let namespaces = format!("privilegedNamespaces: [{}]", operator.namespace.name());
+    let settings = json!({"podTemplate": namespaces});
+    operator.apply_config_map(NAME, settings).await;
+    let uses_host = |deployment: &Deployment| {
+        let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref();
+        spec.unwrap().host_network == Some(true)
+    };
+    operator
+        .wait_for_deployment("minimal", "on the network of its node", uses_host)
+        .await;
+}

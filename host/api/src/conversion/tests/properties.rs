@@ -151,6 +151,7 @@ fn v1alpha2_spec() -> BoxedStrategy<Value> {
             "workers",
             "resources",
             "topologySpreadConstraints",
+            "podTemplate",
         ],
         vec![
             ("autoscaling", autoscaling),

@@ -123,6 +123,7 @@ mod tests {
             derived: &DerivedValues::default(),
             network_policy: None,
             allows_any_uid: false,
+            allows_privileged_pods: false,
         });
         Resolution {
             author: AuthorInputs {
@@ -138,6 +139,7 @@ mod tests {
                 packages: BTreeMap::new(),
                 network_policy: None,
                 allows_any_uid: false,
+                allows_privileged_pods: false,
                 has_ca_bundle: false,
                 warnings: Vec::new(),
             },
