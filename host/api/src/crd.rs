@@ -115,16 +115,26 @@ fn schema_plugin() -> Value {
     }]);
     spec["properties"]["verify"]["x-kubernetes-validations"] = json!([
         {
-            "rule": "self.level == 'skip' || (has(self.keys) && self.keys.size() > 0)",
-            "message": "is missing, but required to verify signatures; add public keys, or set level: skip",
+            "rule": "self.level == 'skip' || (has(self.keys) && self.keys.size() > 0) || (has(self.identities) && self.identities.size() > 0)",
+            "message": "is missing, but required to verify signatures; add public keys or identities, or set level: skip",
             "fieldPath": ".keys",
         },
         {
-            "rule": "!has(self.threshold) || !has(self.keys) || self.threshold <= self.keys.size()",
-            "message": "is greater than the number of keys; lower it, or add keys",
+            "rule": "!has(self.threshold) || !(has(self.keys) || has(self.identities)) || self.threshold <= (has(self.keys) ? self.keys.size() : 0) + (has(self.identities) ? self.identities.size() : 0)",
+            "message": "is greater than the number of keys and identities; lower it, or add keys or identities",
             "fieldPath": ".threshold",
         },
+        {
+            "rule": "!has(self.identities) || self.identities.size() == 0 || has(self.trustedRootRef)",
+            "message": "is missing, but required to verify identities; name a ConfigMap with a trusted_root.json",
+            "fieldPath": ".trustedRootRef",
+        },
     ]);
+    let identity = &mut spec["properties"]["verify"]["properties"]["identities"]["items"];
+    identity["x-kubernetes-validations"] = json!([{
+        "rule": "has(self.subject) != has(self.subjectRegExp)",
+        "message": "must have exactly one of subject and subjectRegExp; set subject, or subjectRegExp for several subjects",
+    }]);
     keep_on_uninstall(&mut crd);
     crd
 }

@@ -148,7 +148,15 @@ pub struct Verify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 8192)))]
     pub keys: Option<Vec<String>>,
-    /// Minimum number of keys with a valid signature. Defaults to 1.
+    /// Signers of keyless signatures, as their certificates name them. Requires trustedRootRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub identities: Option<Vec<SignerIdentity>>,
+    /// The trusted_root.json of the Sigstore instance that certifies the identities. It is read again whenever
+    /// signatures are verified; nothing else is requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted_root_ref: Option<TrustedRootRef>,
+    /// Minimum number of keys and identities with a valid signature. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub threshold: Option<i32>,
@@ -157,16 +165,65 @@ pub struct Verify {
     /// accepted by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_repository: Option<bool>,
-    /// Predicate types of attestations that one of the keys must have signed, for example
+    /// Predicate types of attestations that one of the keys or identities must have signed, for example
     /// https://llamastack.io/attestations/conformance/v1 or https://slsa.dev/provenance/v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 512)))]
     pub attestations: Option<Vec<String>>,
-    /// What happens to a plugin in use that is no longer sufficiently signed, because a key was removed or
-    /// level enforce was added. Keep (default): it stays in use, and condition Verified is False.
+    /// What happens to a plugin in use that is no longer sufficiently signed, because a key or identity was
+    /// removed or level enforce was added. Keep (default): it stays in use, and condition Verified is False.
     /// Quarantine: it is taken out of use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_verification_loss: Option<VerificationLoss>,
+}
+
+/// A signer of keyless signatures. Set either subject or subjectRegExp.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignerIdentity {
+    /// Issuer of the signer's token, exactly as in the certificate, for example
+    /// https://token.actions.githubusercontent.com.
+    #[schemars(length(min = 1, max = 512))]
+    pub issuer: String,
+    /// The signer: an e-mail address, or the URL of a workflow, exactly as in the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub subject: Option<String>,
+    /// Regular expression that the whole subject must match, for example
+    /// https://github\.com/acme/adapter/\.github/workflows/plugin\.yml@refs/tags/v.+.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub subject_reg_exp: Option<String>,
+}
+
+/// Reference to a trusted_root.json.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrustedRootRef {
+    /// Kind of the object. Defaults to ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<TrustedRootKind>,
+    /// Name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Namespace of the object. Defaults to the namespace of the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+    /// Key of the object. Defaults to trusted_root.json. Its value has at most 256 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: Option<String>,
+}
+
+/// Kind of the object with the trusted_root.json. Defaults to ConfigMap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TrustedRootKind {
+    /// A ConfigMap. The content is public.
+    #[default]
+    ConfigMap,
+    /// A Secret.
+    Secret,
 }
 
 /// What happens to a plugin in use that is no longer sufficiently signed.

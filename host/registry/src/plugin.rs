@@ -27,7 +27,7 @@ pub use error::{Cause, PullError, Stage};
 /// The result of the signature check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureStatus {
-    /// Enough trusted keys have signed: their fingerprints.
+    /// Enough trusted keys and identities have signed: fingerprints of keys, and `subject (issuer)` of others.
     Signed(BTreeSet<String>),
     /// The signatures are not sufficient, and the level is audit: why.
     Audited(String),

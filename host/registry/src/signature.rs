@@ -1,11 +1,12 @@
-//! Verifies cosign signatures made with a key pair. Only the registry is contacted.
+//! Verifies cosign signatures, made with a key pair or keyless. Only the registry is contacted.
 //!
-//! In: the digest of a manifest, the trusted keys, and the number of keys that must have signed. Out:
-//! the keys that have signed. Signatures are read from the tag `sha256-<digest>.sig` and from bundles
+//! In: the digest of a manifest, the trusted keys and identities, and the number of them that must have
+//! signed. Out: who has signed. Signatures are read from the tag `sha256-<digest>.sig` and from bundles
 //! attached as referrers (the referrers API, or its fallback tag). A form that cannot be read does not
 //! stop the others. A signature counts only if it is valid, signs this digest, *and* names no other
 //! repository than the requested one. A rule can also require attestations: statements of a predicate
-//! type about this digest, signed by a trusted key. Keyless signatures need a transparency log and are not supported.
+//! type about this digest, signed by a trusted signer. A keyless signature is a bundle with a certificate,
+//! which is verified offline, against a trusted root that the installer provides.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +17,14 @@ use crate::session::Session;
 
 mod bundle;
 mod fetch;
+mod identity;
 mod key;
+mod ring_provider;
+mod trusted_root;
 
+pub use identity::{Identity, IdentityError};
 pub use key::{KeyError, PublicKey};
+pub use trusted_root::{MAX_TRUSTED_ROOT_BYTES, TrustedRoot, TrustedRootError};
 
 /// The predicate type of a signature. Attestations by the same key have another predicate type.
 const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
@@ -41,12 +47,16 @@ pub struct Verification {
     pub level: Level,
     /// The trusted keys.
     pub keys: Vec<PublicKey>,
-    /// The number of keys that must have signed, at least one.
+    /// The trusted identities of keyless signatures.
+    pub identities: Vec<Identity>,
+    /// What the certificates of keyless signatures are verified against. Required for identities.
+    pub trusted_root: Option<TrustedRoot>,
+    /// The number of keys and identities that must have signed, at least one.
     pub threshold: usize,
     /// Whether signatures that name no repository are rejected. Bundles by `cosign sign` name one only
     /// with `-a docker-reference=…`.
     pub require_repository: bool,
-    /// The predicate types of the attestations that a trusted key must have signed.
+    /// The predicate types of the attestations that a trusted key or identity must have signed.
     pub attestations: BTreeSet<String>,
 }
 
@@ -56,6 +66,8 @@ impl Verification {
         Self {
             level: Level::Skip,
             keys: Vec::new(),
+            identities: Vec::new(),
+            trusted_root: None,
             threshold: 1,
             require_repository: false,
             attestations: BTreeSet::new(),
@@ -67,41 +79,64 @@ impl Verification {
         Self {
             level: Level::Enforce,
             keys,
-            threshold: 1,
-            require_repository: false,
-            attestations: BTreeSet::new(),
+            ..Self::skip()
         }
+    }
+
+    /// The number of trusted keys and identities among signers, as [`crate::SignatureStatus::Signed`] lists
+    /// them. Signers of the same identity count once.
+    pub fn count_trusted<'a>(&self, signers: impl IntoIterator<Item = &'a String>) -> usize {
+        let keys: BTreeSet<_> = self.keys.iter().map(PublicKey::fingerprint).collect();
+        let mut trusted = BTreeSet::new();
+        for signer in signers {
+            let mut identities = self.identities.iter();
+            if keys.contains(signer) {
+                trusted.insert(signer.clone());
+            } else if let Some(position) = identities.position(|one| one.is_of(signer)) {
+                trusted.insert(position.to_string());
+            }
+        }
+        trusted.len()
+    }
+
+    /// The number of different keys and identities.
+    fn available(&self) -> usize {
+        let keys: BTreeSet<_> = self.keys.iter().map(PublicKey::fingerprint).collect();
+        keys.len() + self.identities.len()
     }
 }
 
 /// Why an artifact is not sufficiently signed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The rule requires more signatures than it has keys.
+    /// The rule requires more signatures than it has keys and identities.
     #[error(
-        "the rule requires {threshold} signature(s) and has {keys} different key(s); add keys or lower the threshold"
+        "the rule requires {threshold} signature(s) and has {signers} different key(s) and identities; add some or lower the threshold"
     )]
-    NotEnoughKeys {
+    NotEnoughSigners {
         /// The number of required signatures.
         threshold: usize,
-        /// The number of different keys.
-        keys: usize,
+        /// The number of different keys and identities.
+        signers: usize,
     },
+    /// The rule has identities, but nothing to verify certificates against.
+    #[error("the rule has identities, but no trusted root; add one")]
+    NoTrustedRoot,
     /// There is no signature.
-    #[error("{digest} is not signed; sign it with cosign sign --key")]
+    #[error("{digest} is not signed; sign it with cosign sign")]
     Unsigned {
         /// The manifest.
         digest: Digest,
     },
-    /// Too few trusted keys have signed.
+    /// Too few trusted keys and identities have signed.
     #[error(
-        "{digest} has {valid} valid signature(s) by trusted keys, {threshold} required; {} rejected: {}",
+        "{digest} has {valid} valid signature(s) by trusted signers, {threshold} required; {} rejected: {}",
         .rejected.len(), first_few(.rejected)
     )]
     NotEnoughSignatures {
         /// The manifest.
         digest: Digest,
-        /// The number of trusted keys with a valid signature.
+        /// The number of trusted keys and identities with a valid signature.
         valid: usize,
         /// The number that is required.
         threshold: usize,
@@ -110,7 +145,7 @@ pub enum Error {
     },
     /// A required attestation is missing.
     #[error(
-        "{digest} has no attestation of type {} by a trusted key; add it with cosign attest --key --type",
+        "{digest} has no attestation of type {} by a trusted signer; add it with cosign attest --type",
         .missing.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(" and ")
     )]
     MissingAttestations {
@@ -156,6 +191,8 @@ struct Signature {
     subject: Subject,
     /// The predicate type, if the message is an attestation.
     attestation: Option<String>,
+    /// The whole bundle, if it has a certificate.
+    certified: Option<Vec<u8>>,
 }
 
 /// What a signed message refers to.
@@ -177,7 +214,7 @@ struct Collected {
     failed: Vec<RegistryError>,
 }
 
-/// The fingerprints of the trusted keys that signed a manifest.
+/// The trusted signers of a manifest: fingerprints of keys, and certified signers as `subject (issuer)`.
 pub(crate) async fn verify(
     session: &Session,
     repository: &str,
@@ -185,16 +222,12 @@ pub(crate) async fn verify(
     verification: &Verification,
 ) -> Result<BTreeSet<String>, Error> {
     let threshold = verification.threshold.max(1);
-    let keys: BTreeSet<_> = verification
-        .keys
-        .iter()
-        .map(PublicKey::fingerprint)
-        .collect();
-    if keys.len() < threshold {
-        return Err(Error::NotEnoughKeys {
-            threshold,
-            keys: keys.len(),
-        });
+    let signers = verification.available();
+    if signers < threshold {
+        return Err(Error::NotEnoughSigners { threshold, signers });
+    }
+    if !verification.identities.is_empty() && verification.trusted_root.is_none() {
+        return Err(Error::NoTrustedRoot);
     }
     let mut all = Collected::default();
     fetch::from_tag(session, repository, artifact.digest, &mut all).await;
@@ -202,8 +235,8 @@ pub(crate) async fn verify(
     conclude(all, artifact, verification)
 }
 
-/// The fingerprints of the keys that signed, or the reason why they are too few. A failed request is the
-/// reason only if the signatures that could be read are not sufficient.
+/// The trusted signers, or the reason why they are too few. A failed request is the reason only if the
+/// signatures that could be read are not sufficient.
 fn conclude(
     all: Collected,
     artifact: &SignedArtifact<'_>,
@@ -220,8 +253,12 @@ fn conclude(
         let location = &signature.location;
         let signer = signer(signature, artifact, verification);
         match (signer, &signature.attestation) {
-            (Ok(key), None) => {
-                valid.insert(key.fingerprint());
+            (Ok(signer), None) => {
+                // Two signers of one identity count once, so the list has at most one signer for each key and
+                // identity.
+                if verification.count_trusted(valid.iter().chain([&signer])) > valid.len() {
+                    valid.insert(signer);
+                }
             }
             (Ok(_), Some(predicate)) => {
                 missing.remove(predicate);
@@ -257,13 +294,13 @@ fn conclude(
     })
 }
 
-/// The trusted key that made a signature for the artifact. The error completes a sentence about the
+/// The trusted signer that made a signature for the artifact. The error completes a sentence about the
 /// signature.
-fn signer<'k>(
+fn signer(
     signature: &Signature,
     artifact: &SignedArtifact<'_>,
-    verification: &'k Verification,
-) -> Result<&'k PublicKey, String> {
+    verification: &Verification,
+) -> Result<String, String> {
     let Signature {
         message,
         bytes,
@@ -271,9 +308,10 @@ fn signer<'k>(
         ..
     } = signature;
     let mut keys = verification.keys.iter();
-    let key = keys
-        .find(|key| key.verifies(message, bytes))
-        .ok_or("is not by a trusted key")?;
+    let signer = match keys.find(|key| key.verifies(message, bytes)) {
+        Some(key) => key.fingerprint(),
+        None => certified_signer(signature, artifact, verification)?,
+    };
     match digest {
         Some(digest) if digest == artifact.digest => {}
         Some(other) => return Err(format!("signs {other}")),
@@ -281,15 +319,43 @@ fn signer<'k>(
     }
     let requested = artifact.requested.name();
     match repository.as_deref() {
-        Some(named) if is_repository(named, &requested) => Ok(key),
+        Some(named) if is_repository(named, &requested) => Ok(signer),
         Some(named) => Err(format!(
-            "is for repository {:?} and not for {requested:?}; sign it there, with cosign sign --key",
+            "is for repository {:?} and not for {requested:?}; sign it there, with cosign sign",
             shortened(named)
         )),
         None if verification.require_repository => Err(format!(
-            "names no repository; sign with cosign sign --key -a docker-reference={requested}"
+            "names no repository; sign with cosign sign -a docker-reference={requested}"
         )),
-        None => Ok(key),
+        None => Ok(signer),
+    }
+}
+
+/// The trusted identity whose certificate is in the bundle of a signature.
+fn certified_signer(
+    signature: &Signature,
+    artifact: &SignedArtifact<'_>,
+    verification: &Verification,
+) -> Result<String, String> {
+    let Some(root) = &verification.trusted_root else {
+        return Err("is not by a trusted key".to_owned());
+    };
+    let Some(bundle) = &signature.certified else {
+        return Err("is not by a trusted key, and is no bundle with a certificate".to_owned());
+    };
+    let signer = root.signer(bundle, &signature.message, artifact.digest)?;
+    let recorded = signer.to_string();
+    match verification
+        .identities
+        .iter()
+        .any(|one| one.is_of(&recorded))
+    {
+        true => Ok(recorded),
+        false => Err(format!(
+            "is by {:?} of the issuer {:?}, which is not a trusted identity",
+            shortened(&signer.subject),
+            shortened(&signer.issuer)
+        )),
     }
 }
 
@@ -309,5 +375,7 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(200)]
 }
 
+#[cfg(test)]
+mod keyless_tests;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,8 @@ pub const MAX_VENDOR_BYTES: usize = 256;
 pub const MAX_PROPOSALS: usize = 64;
 /// The most quarantined components.
 pub const MAX_QUARANTINED: usize = 16;
+/// The longest fingerprint of a key, or subject and issuer of a certificate.
+const MAX_SIGNER_BYTES: usize = 1024;
 /// The longest reference, image or problem.
 pub const MAX_TEXT_BYTES: usize = 4096;
 
@@ -90,9 +92,9 @@ pub struct LoadedPlugin {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_SCHEMAS), inner(length(max = MAX_SCHEMA_ID_BYTES)))]
     pub schemas: Vec<String>,
-    /// Fingerprints of the keys with a valid signature.
+    /// Who has a valid signature: fingerprints of keys, and identities as subject (issuer).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 128)))]
+    #[schemars(length(max = 32), inner(length(max = MAX_SIGNER_BYTES)))]
     pub signed_by: Vec<String>,
     /// Time of loading.
     #[serde(default, skip_serializing_if = "Option::is_none")]

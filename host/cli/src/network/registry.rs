@@ -3,11 +3,11 @@
 //! Credentials come from docker's configuration file. The cache belongs to one user, so content in it
 //! is used without checking with the registry that the user still has access.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use llsd_registry::guard::AllowedAddress;
-use llsd_registry::signature::{Level, PublicKey, Verification};
+use llsd_registry::signature::{Identity, Level, PublicKey, TrustedRoot, Verification};
 use llsd_registry::{
     BaseError, Cause, Keyring, Mirror, Mirrors, Policy, ProxySettings, PullError, Reference,
     Registry, Rule, Settings, labelling, signature,
@@ -113,20 +113,50 @@ impl RegistryOptions {
     }
 }
 
-/// Options that select the keys that must have signed a plugin.
+/// Options that select who must have signed a plugin.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("signers").args(["keys", "subject", "subject_pattern"]).multiple(true))]
 pub(crate) struct SignatureOptions {
     /// Public key (cosign.pub) that must have signed the plugin; repeatable
     #[arg(long = "key", value_name = "FILE")]
     keys: Vec<PathBuf>,
-    /// Number of keys that must have signed the plugin
+    /// Signer that the certificate of a keyless signature must name: an e-mail address or a URL
+    #[arg(
+        long = "certificate-identity",
+        value_name = "SUBJECT",
+        requires_all = ["issuer", "trusted_root"]
+    )]
+    subject: Option<String>,
+    /// Regular expression that the whole signer in the certificate must match
+    #[arg(
+        long = "certificate-identity-regexp",
+        value_name = "PATTERN",
+        conflicts_with = "subject",
+        requires_all = ["issuer", "trusted_root"]
+    )]
+    subject_pattern: Option<String>,
+    /// Issuer of the signer's token, as in the certificate of a keyless signature
+    #[arg(
+        long = "certificate-oidc-issuer",
+        value_name = "URL",
+        requires = "trusted_root"
+    )]
+    issuer: Option<String>,
+    /// File trusted_root.json of the Sigstore instance that certified the signer
+    #[arg(long = "trusted-root", value_name = "FILE", requires = "issuer")]
+    trusted_root: Option<PathBuf>,
+    /// Number of keys and identities that must have signed the plugin
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     threshold: usize,
     /// Reject signatures that name no repository
     #[arg(long)]
     require_repository: bool,
-    /// Predicate type of an attestation that a key must have signed; repeatable
-    #[arg(long = "require-attestation", value_name = "TYPE", requires = "keys")]
+    /// Predicate type of an attestation that one of them must have signed; repeatable
+    #[arg(
+        long = "require-attestation",
+        value_name = "TYPE",
+        requires = "signers"
+    )]
     attestations: Vec<String>,
 }
 
@@ -135,13 +165,18 @@ impl SignatureOptions {
     pub(crate) fn none() -> Self {
         Self {
             keys: Vec::new(),
+            subject: None,
+            subject_pattern: None,
+            issuer: None,
+            trusted_root: None,
             threshold: 1,
             require_repository: false,
             attestations: Vec::new(),
         }
     }
 
-    /// A policy that allows one plugin of at most `max_bytes`. Signatures are enforced if keys were given.
+    /// A policy that allows one plugin of at most `max_bytes`. Signatures are enforced if a key or an
+    /// identity was given.
     pub(crate) fn policy(&self, plugin: &Reference, max_bytes: u64) -> anyhow::Result<Policy> {
         let mut keys = Vec::new();
         for path in &self.keys {
@@ -150,7 +185,9 @@ impl SignatureOptions {
                 key.with_context(|| format!("{} is not a supported public key", path.display()))?,
             );
         }
-        let level = if keys.is_empty() {
+        let identity = self.identity()?;
+        let trusted_root = self.trusted_root.as_deref().map(read_trusted_root);
+        let level = if keys.is_empty() && identity.is_none() {
             Level::Skip
         } else {
             Level::Enforce
@@ -158,6 +195,8 @@ impl SignatureOptions {
         let verification = Verification {
             level,
             keys,
+            identities: identity.into_iter().collect(),
+            trusted_root: trusted_root.transpose()?,
             threshold: self.threshold,
             require_repository: self.require_repository,
             attestations: self.attestations.iter().cloned().collect(),
@@ -166,6 +205,26 @@ impl SignatureOptions {
         rule.max_bytes = max_bytes;
         Ok(Policy { rules: vec![rule] })
     }
+
+    /// The identity that the options describe.
+    fn identity(&self) -> anyhow::Result<Option<Identity>> {
+        let Some(issuer) = &self.issuer else {
+            return Ok(None);
+        };
+        let identity = match (&self.subject, &self.subject_pattern) {
+            (Some(subject), _) => Identity::exact(issuer, subject)?,
+            (None, Some(pattern)) => Identity::matching(issuer, pattern)?,
+            (None, None) => bail!(
+                "--certificate-oidc-issuer names no signer; add --certificate-identity or --certificate-identity-regexp"
+            ),
+        };
+        Ok(Some(identity))
+    }
+}
+
+fn read_trusted_root(path: &Path) -> anyhow::Result<TrustedRoot> {
+    let root = TrustedRoot::parse(&files::bytes(path)?);
+    root.map_err(|error| anyhow!("{} {error}", path.display()))
 }
 
 /// Whether an error is about the content of a registry (exit code 1), not about reaching it (2).

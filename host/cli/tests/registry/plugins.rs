@@ -267,7 +267,7 @@ async fn documents_are_attached_and_required_as_attestations() {
     succeed(&verify(&[CONFORMANCE]));
     let missing = verify(&[CONFORMANCE, PROVENANCE]);
     assert_eq!(missing.status.code(), Some(1), "{}", printed(&missing));
-    let expected = format!("has no attestation of type {PROVENANCE:?} by a trusted key");
+    let expected = format!("has no attestation of type {PROVENANCE:?} by a trusted signer");
     assert!(
         printed(&missing).contains(&expected),
         "{}",

@@ -3,11 +3,12 @@
 //! In: a spec. Out: the checked spec, or every problem at once.
 
 use llsd_api::schema_plugin::{
-    NamespacedName, SchemaPluginSpec, VerificationLoss, Verify, VerifyLevel, World,
+    NamespacedName, SchemaPluginSpec, SignerIdentity, TrustedRootRef, VerificationLoss, Verify,
+    VerifyLevel, World,
 };
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_plugin::Limits;
-use llsd_registry::signature::{Level, PublicKey, Verification};
+use llsd_registry::signature::{Identity, Level, PublicKey, Verification};
 use llsd_registry::{Mirror, Reference, Rule};
 
 /// A valid spec of a `SchemaPlugin`.
@@ -19,6 +20,8 @@ pub(crate) struct CheckedSpec {
     pub(crate) grant: Grant,
     pub(crate) pull_secret: Option<NamespacedName>,
     pub(crate) ca_bundle: Option<NamespacedName>,
+    /// Where the trusted root of the rule's identities is. It is read before the rule is applied.
+    pub(crate) trusted_root: Option<TrustedRootRef>,
     /// The registry to fetch from instead.
     pub(crate) mirror: Option<Mirror>,
     /// What happens to a version in use that is no longer sufficiently signed.
@@ -96,6 +99,10 @@ impl CheckedSpec {
             },
             pull_secret: spec.pull_secret_ref.clone(),
             ca_bundle: spec.ca_bundle_ref.clone(),
+            trusted_root: spec
+                .verify
+                .as_ref()
+                .and_then(|verify| verify.trusted_root_ref.clone()),
             mirror,
             on_verification_loss: spec
                 .verify
@@ -131,6 +138,8 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
     let Some(Verify {
         level,
         keys,
+        identities,
+        trusted_root_ref,
         threshold,
         require_repository,
         attestations,
@@ -147,6 +156,20 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
         })?;
         trusted.push(key);
     }
+    let identities = identities.as_deref().unwrap_or_default();
+    let field = path.field("identities");
+    let identities = identities
+        .iter()
+        .enumerate()
+        .map(|(position, one)| identity(one, &field.index(position)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if !identities.is_empty() && trusted_root_ref.is_none() {
+        return Err(reject(
+            path.field("trustedRootRef"),
+            "is missing, but required to verify identities",
+            "name a ConfigMap with a trusted_root.json",
+        ));
+    }
     Ok(Verification {
         level: match level {
             VerifyLevel::Enforce => Level::Enforce,
@@ -154,10 +177,32 @@ fn verification(verify: Option<&Verify>, path: &FieldPath) -> Result<Verificatio
             VerifyLevel::Skip => Level::Skip,
         },
         keys: trusted,
+        identities,
+        trusted_root: None,
         threshold: threshold.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         require_repository: *require_repository == Some(true),
         attestations: attestations.iter().flatten().cloned().collect(),
     })
+}
+
+fn identity(identity: &SignerIdentity, path: &FieldPath) -> Result<Identity, Diagnostic> {
+    let SignerIdentity {
+        issuer,
+        subject,
+        subject_reg_exp,
+    } = identity;
+    let identity = match (subject, subject_reg_exp) {
+        (Some(subject), None) => Identity::exact(issuer, subject),
+        (None, Some(pattern)) => Identity::matching(issuer, pattern),
+        _ => {
+            return Err(reject(
+                path.clone(),
+                "must have exactly one of subject and subjectRegExp",
+                "set one of them",
+            ));
+        }
+    };
+    identity.map_err(|error| reject(path.clone(), error, "correct the identity"))
 }
 
 fn reject(field: FieldPath, problem: impl ToString, fix: &str) -> Diagnostic {
@@ -197,6 +242,7 @@ mod tests {
     fn every_sample_has_a_valid_spec() {
         for sample in [
             include_str!("../../../../samples/plugins/signed.yaml"),
+            include_str!("../../../../samples/plugins/keyless.yaml"),
             include_str!("../../../../samples/plugins/air-gap.yaml"),
             include_str!("../../../../samples/plugins/proposals.yaml"),
         ] {
@@ -227,5 +273,39 @@ mod tests {
         );
         let neither = CheckedSpec::new(&SchemaPluginSpec::default()).expect_err("an invalid spec");
         assert!(neither.to_string().contains("reference and proposalPrefix"));
+    }
+
+    #[test]
+    fn identities_need_a_subject_and_a_trusted_root() {
+        let problem = |identity: serde_json::Value, root: serde_json::Value| {
+            let checked = CheckedSpec::new(&spec(serde_json::json!({
+                "reference": "quay.io/acme/adapters/x:1",
+                "verify": { "level": "enforce", "identities": [identity], "trustedRootRef": root },
+            })));
+            checked.map(|_| ()).map_err(|problems| problems.to_string())
+        };
+        let root = serde_json::json!({ "name": "sigstore" });
+        let ci = serde_json::json!({ "issuer": "https://token.example.com", "subject": "ci" });
+        assert_eq!(problem(ci.clone(), root.clone()), Ok(()));
+        for (identity, root, expected) in [
+            (
+                ci,
+                serde_json::Value::Null,
+                "spec.verify.trustedRootRef: is missing",
+            ),
+            (
+                serde_json::json!({ "issuer": "https://token.example.com" }),
+                root.clone(),
+                "spec.verify.identities[0]: must have exactly one of subject",
+            ),
+            (
+                serde_json::json!({ "issuer": "https://token.example.com", "subjectRegExp": "(" }),
+                root,
+                "spec.verify.identities[0]: \"(\" is not a valid regular expression",
+            ),
+        ] {
+            let problem = problem(identity, root).expect_err("an invalid spec");
+            assert!(problem.contains(expected), "{problem}");
+        }
     }
 }

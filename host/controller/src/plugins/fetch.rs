@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use kube::api::Api;
-use llsd_api::schema_plugin::{NamespacedName, World};
+use llsd_api::schema_plugin::{NamespacedName, TrustedRootKind, TrustedRootRef, World};
 use llsd_plugin::{Host, Plugin};
+use llsd_registry::signature::TrustedRoot;
 use llsd_registry::{Cause, Keyring, Policy, PullError, PulledPlugin, Reference, Registry, Stage};
 use llsd_render::adapter::Adapter;
 
@@ -15,6 +16,9 @@ use super::load::load_pulled;
 
 /// The key of the CA bundle in its ConfigMap.
 const CA_KEY: &str = "ca.crt";
+
+/// The default key of a trusted root in its object.
+const TRUSTED_ROOT_KEY: &str = "trusted_root.json";
 
 /// Fetches plugins.
 pub(super) struct Fetcher<'a> {
@@ -44,9 +48,11 @@ impl Fetcher<'_> {
     ) -> Result<Fetched, PullError> {
         let registry = self.registry(reference, spec).await?;
         let keyring = self.keyring(reference, spec).await?;
-        let policy = Policy {
-            rules: vec![spec.rule.clone()],
-        };
+        let mut rule = spec.rule.clone();
+        if let Some(at) = &spec.trusted_root {
+            rule.verification.trusted_root = Some(self.trusted_root(reference, at).await?);
+        }
+        let policy = Policy { rules: vec![rule] };
         let pulled = registry.pull_plugin(reference, &keyring, &policy).await?;
         let digest = pulled.layer_digest.to_string();
         let in_use = in_use.filter(|plugin| plugin.digest() == digest);
@@ -105,6 +111,48 @@ impl Fetcher<'_> {
                 at.name
             ))
         })
+    }
+
+    /// Reads a trusted root again for each fetch, so that a changed one counts.
+    async fn trusted_root(
+        &self,
+        reference: &Reference,
+        at: &TrustedRootRef,
+    ) -> Result<TrustedRoot, PullError> {
+        let TrustedRootRef {
+            kind,
+            name,
+            namespace,
+            key,
+        } = at;
+        let namespace = namespace.as_deref().unwrap_or(self.namespace);
+        let key = key.as_deref().unwrap_or(TRUSTED_ROOT_KEY);
+        let kind = kind.unwrap_or_default();
+        let object = format!("{kind:?} {namespace}/{name}");
+        let problem = |what: String| {
+            let what = format!("spec.verify.trustedRootRef: {what}");
+            failed(reference, Stage::Verify, what)
+        };
+        let unreadable = |error: kube::Error| problem(format!("failed to get {object}: {error}"));
+        let content = match kind {
+            TrustedRootKind::ConfigMap => {
+                let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+                let found = api.get_opt(name).await.map_err(unreadable)?;
+                let data = found.and_then(|map| map.data);
+                data.and_then(|mut data| data.remove(key))
+                    .map(String::into_bytes)
+            }
+            TrustedRootKind::Secret => {
+                let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
+                let found = api.get_opt(name).await.map_err(unreadable)?;
+                let data = found.and_then(|secret| secret.data);
+                data.and_then(|mut data| data.remove(key))
+                    .map(|value| value.0)
+            }
+        };
+        let content = content
+            .ok_or_else(|| problem(format!("{object} with key {key:?} not found; create it")))?;
+        TrustedRoot::parse(&content).map_err(|error| problem(format!("{object} {error}")))
     }
 
     async fn keyring(

@@ -90,22 +90,20 @@ impl Promotion<'_> {
 }
 
 impl CheckedSpec {
-    /// Why a version is not signed as the spec requires; `None` if it is. Uses the keys in the status, so
-    /// that a removed key counts also while the registry is unavailable.
+    /// Why a version is not signed as the spec requires; `None` if it is. Uses the signers in the status, so
+    /// that a removed key or identity counts also while the registry is unavailable.
     pub(super) fn verification_loss(&self, version: &LoadedPlugin) -> Option<String> {
-        use llsd_registry::signature::{Level, PublicKey};
+        use llsd_registry::signature::Level;
 
         let required = &self.rule.verification;
         if required.level != Level::Enforce {
             return None;
         }
-        let trusted: Vec<String> = required.keys.iter().map(PublicKey::fingerprint).collect();
-        let signed = version.signed_by.iter();
-        let signed = signed.filter(|key| trusted.contains(key)).count();
+        let signed = required.count_trusted(&version.signed_by);
         let threshold = required.threshold.max(1);
         (signed < threshold).then(|| {
             format!(
-                "{} ({}) is signed by {signed} of the keys in spec.verify.keys, {threshold} required",
+                "{} ({}) is signed by {signed} of the keys and identities in spec.verify, {threshold} required",
                 version.reference, version.component_digest
             )
         })
@@ -151,5 +149,23 @@ mod tests {
             let lenient = spec(json!({ "level": level, "keys": [KEY] }));
             assert_eq!(lenient.verification_loss(&LoadedPlugin::default()), None);
         }
+    }
+
+    #[test]
+    fn a_version_loses_its_verification_with_the_identity_that_signed_it() {
+        let trusting = |subject: &str| {
+            let identity = json!({ "issuer": "https://token.example.com", "subject": subject });
+            spec(json!({
+                "level": "enforce",
+                "identities": [identity],
+                "trustedRootRef": { "name": "sigstore" },
+            }))
+        };
+        let signed = LoadedPlugin {
+            signed_by: vec!["ci (https://token.example.com)".to_owned()],
+            ..LoadedPlugin::default()
+        };
+        assert_eq!(trusting("ci").verification_loss(&signed), None);
+        assert!(trusting("release").verification_loss(&signed).is_some());
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn describe(
 ) -> LoadedPlugin {
     let about = plugin.description();
     let signed_by = match &pulled.signature_status {
-        SignatureStatus::Signed(keys) => keys.iter().cloned().collect(),
+        SignatureStatus::Signed(signers) => signers.iter().cloned().collect(),
         SignatureStatus::Audited(_) | SignatureStatus::Skipped => Vec::new(),
     };
     let world: World = world(plugin);

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::{SIGN_PREDICATE, Subject, shortened};
 use crate::digest::Digest;
@@ -19,13 +20,24 @@ pub(super) struct SignedBundle {
     pub(super) subject: Subject,
     /// The predicate type, if the bundle is an attestation and not a signature.
     pub(super) attestation: Option<String>,
+    /// Whether the bundle has the certificate of its signer.
+    pub(super) is_certified: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Bundle {
+    #[serde(default)]
+    verification_material: Material,
     dsse_envelope: Option<Envelope>,
     message_signature: Option<MessageSignature>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Material {
+    certificate: Option<IgnoredAny>,
+    x509_certificate_chain: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -59,11 +71,18 @@ pub(super) fn parse(
     };
     let bundle: Bundle =
         serde_json::from_slice(bytes).map_err(|_| "is not a valid Sigstore bundle".to_owned())?;
-    match bundle {
-        Bundle {
-            dsse_envelope: Some(envelope),
-            message_signature: None,
-        } => {
+    let Bundle {
+        verification_material,
+        dsse_envelope,
+        message_signature,
+    } = bundle;
+    let Material {
+        certificate,
+        x509_certificate_chain,
+    } = verification_material;
+    let is_certified = certificate.is_some() || x509_certificate_chain.is_some();
+    match (dsse_envelope, message_signature) {
+        (Some(envelope), None) => {
             let Envelope {
                 payload,
                 payload_type,
@@ -86,13 +105,11 @@ pub(super) fn parse(
                 signature: decode(sig)?,
                 subject,
                 attestation,
+                is_certified,
             })
         }
         // The signature is over the bytes of the manifest, so it cannot refer to another manifest.
-        Bundle {
-            dsse_envelope: None,
-            message_signature: Some(MessageSignature { signature }),
-        } => Ok(SignedBundle {
+        (None, Some(MessageSignature { signature })) => Ok(SignedBundle {
             message: manifest_bytes.to_vec(),
             signature: decode(&signature)?,
             subject: Subject {
@@ -100,6 +117,7 @@ pub(super) fn parse(
                 repository: None,
             },
             attestation: None,
+            is_certified,
         }),
         _ => Err("contains neither a statement nor a signature".to_owned()),
     }

@@ -60,6 +60,7 @@ pub(super) async fn from_tag(
                 message,
                 bytes: signature,
                 attestation: None,
+                certified: None,
             }),
             Err(error) => unreadable(all, &location, error),
         }
@@ -101,24 +102,36 @@ pub(super) async fn from_referrers(
         let location = format!("bundle {}", short(&referrer.digest));
         match read_bundle(session, repository, referrer).await {
             Ok(None) => {}
-            Ok(Some(bytes)) => match bundle::parse(&bytes, artifact.digest, artifact.manifest) {
-                Ok(SignedBundle {
-                    message,
-                    signature,
-                    subject,
-                    attestation,
-                }) => all.signatures.push(Signature {
-                    location,
-                    message,
-                    bytes: signature,
-                    subject,
-                    attestation,
-                }),
+            Ok(Some(bytes)) => match from_bundle(&location, bytes, artifact) {
+                Ok(signature) => all.signatures.push(signature),
                 Err(problem) => all.rejected.push(format!("{location} {problem}")),
             },
             Err(error) => unreadable(all, &location, error),
         }
     }
+}
+
+/// The signature in a bundle. The error completes a sentence about the bundle.
+pub(super) fn from_bundle(
+    location: &str,
+    bytes: Vec<u8>,
+    artifact: &SignedArtifact<'_>,
+) -> Result<Signature, String> {
+    let SignedBundle {
+        message,
+        signature,
+        subject,
+        attestation,
+        is_certified,
+    } = bundle::parse(&bytes, artifact.digest, artifact.manifest)?;
+    Ok(Signature {
+        location: location.to_owned(),
+        message,
+        bytes: signature,
+        subject,
+        attestation,
+        certified: is_certified.then_some(bytes),
+    })
 }
 
 /// The bundle of a referrer; `None` if it has none.

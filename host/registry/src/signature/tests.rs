@@ -6,17 +6,17 @@ use serde_json::json;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::bundle::{IN_TOTO, SignedBundle, pre_authentication};
-use super::fetch::{SIMPLE_TYPE, simple_subject};
+use super::bundle::{IN_TOTO, pre_authentication};
+use super::fetch::{SIMPLE_TYPE, from_bundle, simple_subject};
 use super::*;
 
-const REPOSITORY: &str = "quay.io/acme/adapter";
+pub(super) const REPOSITORY: &str = "quay.io/acme/adapter";
 
-fn pair() -> KeyPair {
+pub(super) fn pair() -> KeyPair {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap()
 }
 
-fn public(pair: &KeyPair) -> PublicKey {
+pub(super) fn public(pair: &KeyPair) -> PublicKey {
     PublicKey::from_pem(&pair.public_key_pem()).unwrap()
 }
 
@@ -36,16 +36,17 @@ fn simple(pair: &KeyPair, signed: &Digest) -> Signature {
         bytes,
         subject,
         attestation: None,
+        certified: None,
     }
 }
 
-fn statement(digest: &Digest, predicate: &str) -> Vec<u8> {
+pub(super) fn statement(digest: &Digest, predicate: &str) -> Vec<u8> {
     let text = json!({"_type": "https://in-toto.io/Statement/v1", "predicateType": predicate,
         "subject": [{"digest": {"sha256": digest.hex()}}], "predicate": {}});
     text.to_string().into_bytes()
 }
 
-fn bundle(pair: &KeyPair, payload: &[u8]) -> Vec<u8> {
+pub(super) fn bundle(pair: &KeyPair, payload: &[u8]) -> Vec<u8> {
     let signature = pair.sign(&pre_authentication(IN_TOTO, payload)).unwrap();
     let text = json!({"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
         "dsseEnvelope": {"payload": STANDARD.encode(payload), "payloadType": IN_TOTO,
@@ -53,20 +54,13 @@ fn bundle(pair: &KeyPair, payload: &[u8]) -> Vec<u8> {
     text.to_string().into_bytes()
 }
 
-fn bundled(bytes: &[u8], digest: &Digest, manifest: &[u8]) -> Result<Signature, String> {
-    let SignedBundle {
-        message,
-        signature,
-        subject,
-        attestation,
-    } = bundle::parse(bytes, digest, manifest)?;
-    Ok(Signature {
-        location: "bundle".into(),
-        message,
-        bytes: signature,
-        subject,
-        attestation,
-    })
+pub(super) fn bundled(bytes: &[u8], digest: &Digest, manifest: &[u8]) -> Result<Signature, String> {
+    let artifact = SignedArtifact {
+        requested: &REPOSITORY.parse().unwrap(),
+        digest,
+        manifest,
+    };
+    from_bundle("bundle", bytes.to_vec(), &artifact)
 }
 
 /// The keys that signed `digest` in the repository of the tests.
@@ -83,7 +77,7 @@ fn count_signers(
     verified(found, digest, REPOSITORY, &verification)
 }
 
-fn verified(
+pub(super) fn verified(
     found: impl Into<Vec<Signature>>,
     digest: &Digest,
     requested: &str,
@@ -173,7 +167,10 @@ fn messages_of_another_type_do_not_count() {
     );
     assert_eq!(simple_subject(b"{}"), Subject::default());
     let attestation = bundle(&a, &statement(&digest, "https://slsa.dev/provenance/v1"));
-    assert!(bundled(&attestation, &digest, b"m").is_err());
+    let attestation = bundled(&attestation, &digest, b"m").unwrap();
+    let error = count_signers([attestation], &digest, &[public(&a)], 1).unwrap_err();
+    let expected = "which is not a signature";
+    assert!(error.to_string().contains(expected), "{error}");
     assert!(bundled(b"{}", &digest, b"m").is_err());
     assert!(bundled(b"no json", &digest, b"m").is_err());
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
+mod keyless;
 mod proposals;
 mod revocation;
 mod shadow;

@@ -71,7 +71,10 @@ fn cosign(folder: &Path) -> Command {
     command
 }
 
-fn condition<'a>(status: &'a SchemaPluginStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
+pub(crate) fn condition<'a>(
+    status: &'a SchemaPluginStatus,
+    kind: &str,
+) -> (&'a str, &'a str, &'a str) {
     let found = status.conditions.iter().find(|one| one.type_ == kind);
     let found = found.unwrap_or_else(|| panic!("no condition {kind}"));
     (&found.status, &found.reason, &found.message)

@@ -66,8 +66,8 @@ fn as_text(reference: &Reference, pulled: &PulledPlugin) -> String {
         pulled.layer_digest,
         pulled.bytes.len(),
         match &pulled.signature_status {
-            SignatureStatus::Signed(keys) => keys.iter().cloned().collect::<Vec<_>>().join(", "),
-            SignatureStatus::Audited(problem) => format!("no trusted key: {problem}"),
+            SignatureStatus::Signed(signers) => Vec::from_iter(signers.clone()).join(", "),
+            SignatureStatus::Audited(problem) => format!("no trusted signer: {problem}"),
             SignatureStatus::Skipped => "not checked".to_owned(),
         }
     )
@@ -75,7 +75,7 @@ fn as_text(reference: &Reference, pulled: &PulledPlugin) -> String {
 
 fn as_json(reference: &Reference, pulled: &PulledPlugin) -> Value {
     let signed_by = match &pulled.signature_status {
-        SignatureStatus::Signed(keys) => json!(keys),
+        SignatureStatus::Signed(signers) => json!(signers),
         SignatureStatus::Audited(_) | SignatureStatus::Skipped => json!([]),
     };
     json!({
