@@ -126,6 +126,7 @@ fn verify(cache: &Path, folder: &Path, registry: &str, key: Option<&Path>) -> an
     let mut verify = Command::new(shell::target().join("debug/verify-release"));
     verify.arg(folder).arg(registry);
     verify.arg(tools::ensure_cosign(cache)?);
+    verify.arg(tools::ensure_wkg(cache)?);
     verify.arg(previous).args(key);
     verify.env("LLSD_CACHE", cache);
     verify.env("LLSD_ORACLE", cache.join("oracle"));

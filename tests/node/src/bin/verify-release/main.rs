@@ -1,13 +1,15 @@
 //! `verify-release`: checks a release, and installs it from its artifacts alone, as a user would.
 //!
 //! In: the folder and the registry of a release, the public key if it is signed, and the release before.
-//! Out: an error, or nothing. Digests and signatures are checked with sha256sum, crane and cosign. Then
-//! the release is installed on a real node, with programs that have an empty home folder.
+//! Out: an error, or nothing. Digests and signatures are checked with sha256sum, crane and cosign, and a plugin
+//! is exchanged with wkg. Then the release is installed on a real node, with programs that have an empty home
+//! folder.
 //!
 //! `cargo xtask release --verify` runs it.
 
 mod artifacts;
 mod installation;
+mod wkg;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,14 +30,15 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The arguments: folder, registry and cosign of the release, folder of the release before, and the public
-/// key if there is one.
+/// The arguments: folder and registry of the release, cosign, wkg, folder of the release before, and the
+/// public key if there is one.
 async fn verify() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let mut next = |what: &str| arguments.next().with_context(|| format!("missing: {what}"));
     let dist = std::path::absolute(next("the folder of the release")?)?;
     let registry = next("the registry")?.display().to_string();
     let cosign = next("cosign")?;
+    let wkg = next("wkg")?;
     let previous = Previous::in_folder(&next("the folder of the release before")?);
     let key = next("the key").ok().map(std::path::absolute).transpose()?;
     let user = User::new(dist, &registry, cosign, key)?;
@@ -43,6 +46,7 @@ async fn verify() -> Result<()> {
     user.check_files().await?;
     user.check_registry().await?;
     user.unpack().await?;
+    wkg::exchange(&user, wkg).await?;
     Installation::start(&user).await?.run(&previous).await?;
     say("the release is complete, and can be installed from its artifacts alone");
     Ok(())
