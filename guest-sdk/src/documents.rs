@@ -73,7 +73,9 @@ pub struct Description {
     pub version: String,
     /// The vendor who is responsible for it.
     pub vendor: String,
-    /// Document shapes that it understands, for example `llamastack.io/adapter/assembly-request/v1`.
+    /// Document shapes that it understands, for example `llamastack.io/adapter/assembly-request/v1`, and
+    /// those that it returns, for example `llamastack.io/adapter/assembly/v1`. If it lists no version of a
+    /// shape that it returns, the host checks each call instead.
     pub shapes: Vec<String>,
     /// The schemas it serves, newest first.
     pub schemas: Vec<ServedSchema>,

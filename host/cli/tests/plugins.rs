@@ -344,6 +344,43 @@ fn components_of_the_first_contract_keep_passing_conformance() {
 }
 
 #[test]
+fn a_field_that_is_newer_than_the_contract_of_an_adapter_is_refused_by_its_path() {
+    let file = "host/plugin/tests/fixtures/contract-1.0.0-adapter.wasm";
+    let file = root().join(file).display().to_string();
+    let inspected = succeed(&llsd(&root(), &["plugin", "inspect", "--json", &file]));
+    let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
+    let schema = inspected["description"]["schemas"][0]["id"].as_str();
+    let folder = tempfile::tempdir().unwrap();
+    let render = |tools: serde_json::Value| {
+        let resource = serde_json::json!({
+            "apiVersion": "llamastack.io/v1alpha2",
+            "kind": "LlamaStackDistribution",
+            "metadata": { "name": "stack" },
+            "spec": {
+                "distribution": { "name": "starter" },
+                "providers": { "inference": { "provider": "vllm", "endpoint": "http://vllm:8000" } },
+                "resources": { "tools": tools },
+            },
+        });
+        // JSON is YAML.
+        std::fs::write(folder.path().join("stack.yaml"), resource.to_string()).unwrap();
+        std::fs::write(folder.path().join("base.yaml"), "version: 2\n").unwrap();
+        let plugin = ["--schema", schema.unwrap(), "--plugin", &file];
+        let render = ["render", "-f", "stack.yaml", "--base-config", "base.yaml"];
+        llsd(folder.path(), &[&render[..], &plugin].concat())
+    };
+    let config = succeed(&render(serde_json::json!([])));
+    assert!(config.contains("http://vllm:8000"), "{config}");
+    let endpoint = serde_json::json!([{ "name": "files", "endpoint": "http://mcp:8000/mcp" }]);
+    let refused = render(endpoint);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    for expected in ["spec.resources.tools[0].endpoint", "\"tool-endpoints\""] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn a_recorded_generation_is_replayed_and_a_change_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let sample = root().join("samples/minimal.yaml");

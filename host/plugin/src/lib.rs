@@ -30,7 +30,7 @@ pub use compile_cache::{CacheError, CompileCache};
 pub use host::{Compiler, Host, HostConfig, HostError, Origin};
 pub use inspect::{CONTRACT, Form, Inspection, World, inspect};
 pub use limits::Limits;
-pub use load::LoadError;
+pub use load::{LoadError, OlderSide};
 pub use observer::{CallReport, Observer};
 pub use plugin::{Plugin, RawResponse};
 pub use request::{RawOutput, Request, RequestError};

@@ -5,9 +5,11 @@
 //! any other call.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use llsd_adapter_sdk::documents::{
-    AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, ServedSchema,
+    Assembly, AssemblyRequest, Base, Description, Document, Expansion, ExpansionRequest, Hints,
+    ServedSchema,
 };
 use llsd_api::escape_line;
 use llsd_api::schema_plugin::{
@@ -99,9 +101,46 @@ pub enum LoadError {
     Description(String),
     /// The plugin does not accept a shape that the host sends.
     #[error(
-        "the plugin's description does not list the shape {0:?}, which this host sends; use a newer version of the plugin, or add the shape to its description"
+        "the plugin's description does not list the shape {shape:?}, which this operator sends; {older}"
     )]
-    MissingShape(&'static str),
+    MissingShape {
+        /// The shape.
+        shape: &'static str,
+        /// What to do.
+        older: OlderSide,
+    },
+    /// The plugin returns a shape that the host does not read.
+    #[error(
+        "the plugin returns documents of the shape {returned:?}, and this operator reads {read:?}; {older}"
+    )]
+    OtherOutput {
+        /// The shape that the plugin declares.
+        returned: String,
+        /// The shape that the host reads.
+        read: &'static str,
+        /// What to do.
+        older: OlderSide,
+    },
+}
+
+/// The side that must be updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OlderSide {
+    /// The plugin was made for a newer contract.
+    Operator,
+    /// The plugin was made for an older contract.
+    Plugin,
+}
+
+impl fmt::Display for OlderSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Operator => "use a newer operator, or an older version of the plugin",
+            Self::Plugin => {
+                "use a newer version of the plugin, or add the shape to its description"
+            }
+        })
+    }
 }
 
 impl LoadError {
@@ -121,7 +160,9 @@ impl LoadError {
             Self::Compile(_) => "CompileFailed",
             Self::Incompatible(_) => "Incompatible",
             Self::Describe(_) => "DescribeFailed",
-            Self::Description(_) | Self::MissingShape(_) => "BadDescription",
+            Self::Description(_) | Self::MissingShape { .. } | Self::OtherOutput { .. } => {
+                "BadDescription"
+            }
         }
     }
 }
@@ -182,7 +223,8 @@ pub(crate) fn describe(
     }
 }
 
-/// Checks the names and schemas of a description, and that it lists every shape that the host sends.
+/// Checks the names and schemas of a description, that it lists every shape that the host sends, and that the
+/// shapes which it returns are those that the host reads.
 pub(crate) fn check_description(description: &Description, world: World) -> Result<(), LoadError> {
     let Description {
         name,
@@ -214,12 +256,57 @@ pub(crate) fn check_description(description: &Description, world: World) -> Resu
             start_of(id)
         )));
     }
-    match sent_shapes(world)
+    check_shapes(shapes, world)
+}
+
+/// A description of the first contract lists no outputs. Then each call is checked, as always.
+fn check_shapes(listed: &[String], world: World) -> Result<(), LoadError> {
+    for &shape in sent_shapes(world) {
+        if !listed.iter().any(|known| known == shape) {
+            let older = older_side(shape, &versions(shape, listed));
+            return Err(LoadError::MissingShape { shape, older });
+        }
+    }
+    for &read in read_shapes(world) {
+        let returned = versions(read, listed);
+        if let Some(first) = returned.first()
+            && !returned.contains(&read)
+        {
+            return Err(LoadError::OtherOutput {
+                returned: start_of(first).to_owned(),
+                read,
+                older: older_side(read, &returned),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The listed versions of a shape such as `llamastack.io/adapter/expansion/v1`.
+fn versions<'a>(shape: &str, listed: &'a [String]) -> Vec<&'a str> {
+    let (name, _) = shape.rsplit_once("/v").unwrap_or((shape, ""));
+    let is_version = |other: &&str| {
+        let version = other
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix("/v"));
+        version.is_some_and(|version| version.parse::<u32>().is_ok())
+    };
+    listed
         .iter()
-        .find(|shape| !shapes.iter().any(|known| known == *shape))
-    {
-        Some(shape) => Err(LoadError::MissingShape(shape)),
-        None => Ok(()),
+        .map(String::as_str)
+        .filter(is_version)
+        .collect()
+}
+
+/// A plugin that knows a shape only in a higher version than the host is newer than the host.
+fn older_side(own: &str, listed: &[&str]) -> OlderSide {
+    let number = |shape: &str| {
+        let version = shape.rsplit_once("/v").map(|(_, version)| version);
+        version.and_then(|version| version.parse::<u32>().ok())
+    };
+    match listed.iter().any(|one| number(one) > number(own)) {
+        true => OlderSide::Operator,
+        false => OlderSide::Plugin,
     }
 }
 
@@ -302,6 +389,14 @@ fn sent_shapes(world: World) -> &'static [&'static str] {
             AssemblyRequest::SHAPE,
         ],
         World::ProviderPack => &[ExpansionRequest::SHAPE],
+    }
+}
+
+/// The shapes of the documents that the host reads from a plugin.
+fn read_shapes(world: World) -> &'static [&'static str] {
+    match world {
+        World::SchemaAdapter => &[Expansion::SHAPE, Assembly::SHAPE],
+        World::ProviderPack => &[Expansion::SHAPE],
     }
 }
 

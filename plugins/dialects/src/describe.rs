@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use llsd_adapter_sdk::documents::{
-    AssemblyRequest, Base, Description, Document, ExpansionRequest, Hints, KnownProvider, Role,
-    ServedSchema, capability,
+    Assembly, AssemblyRequest, Base, Description, Document, Expansion, ExpansionRequest, Hints,
+    KnownProvider, Role, ServedSchema, capability,
 };
 
 use crate::Adapter;
@@ -61,6 +61,8 @@ pub(crate) fn describe(adapter: &Adapter) -> Description {
             Hints::SHAPE,
             ExpansionRequest::SHAPE,
             AssemblyRequest::SHAPE,
+            Expansion::SHAPE,
+            Assembly::SHAPE,
         ]
         .map(str::to_owned)
         .to_vec(),

@@ -68,7 +68,9 @@ impl ProviderPack for Acme {
             name: "example-pack".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             vendor: "Acme (an example)".to_owned(),
-            shapes: vec![ExpansionRequest::SHAPE.to_owned()],
+            shapes: [ExpansionRequest::SHAPE, Expansion::SHAPE]
+                .map(str::to_owned)
+                .to_vec(),
             schemas: schemas.collect(),
             apis: SCHEMAS
                 .iter()

@@ -34,6 +34,7 @@ fn stage(error: &LoadError) -> Stage {
         LoadError::Incompatible(_)
         | LoadError::Describe(_)
         | LoadError::Description(_)
-        | LoadError::MissingShape(_) => Stage::DryInstantiate,
+        | LoadError::MissingShape { .. }
+        | LoadError::OtherOutput { .. } => Stage::DryInstantiate,
     }
 }

@@ -4,7 +4,7 @@ use llsd_plugin::{Form, Limits, LoadError, Origin, World, inspect};
 use llsd_render::adapter::Adapter as _;
 use serde_json::json;
 
-use crate::guests::{Guest, description, host, wit};
+use crate::guests::{Guest, description, expand, host, wit};
 
 fn load_error(bytes: &[u8]) -> LoadError {
     host(Limits::default())
@@ -291,6 +291,61 @@ fn a_newer_minor_version_with_an_additional_function_loads() {
         .load(&guest.build(), Origin::BuiltIn)
         .unwrap();
     assert_eq!(plugin.world(), World::SchemaAdapter);
+}
+
+#[test]
+fn an_adapter_of_a_newer_contract_serves_a_host_that_does_not_know_its_additions() {
+    let newer = wit().replace("@1.0.0", "@1.1.0");
+    let mut described = description();
+    described["capabilities"] = json!(["storage-options", "of-a-later-contract"]);
+    described["keyOfANewerContract"] = json!({ "a": [1] });
+    let guest = Guest {
+        wit: newer,
+        version: "1.1.0",
+        description: described.to_string().into_bytes(),
+        output:
+            br#"{"config":{},"id":"a","keyOfANewerContract":true,"type":"remote::vllm","wants":[]}"#
+                .to_vec(),
+        ..Guest::default()
+    };
+    let plugin = guest.load(Limits::default());
+    let capabilities = &plugin.description().capabilities;
+    assert_eq!(capabilities, &["storage-options", "of-a-later-contract"]);
+    let output = plugin.call(&expand("a")).unwrap().output.to_json();
+    assert!(output.contains(r#""type":"remote::vllm""#), "{output}");
+}
+
+#[test]
+fn a_plugin_with_another_version_of_a_shape_is_rejected_when_loading() {
+    let with = |shape: &str, version: &str| {
+        let mut description = description();
+        let name = format!("llamastack.io/adapter/{shape}/");
+        let shapes = description["shapes"].as_array_mut().unwrap();
+        shapes.retain(|one| !one.as_str().unwrap().starts_with(&name));
+        shapes.push(json!(format!("{name}{version}")));
+        let description = description.to_string().into_bytes();
+        Guest {
+            description,
+            ..Guest::default()
+        }
+        .build()
+    };
+    let load = |bytes: &[u8]| host(Limits::default()).load(bytes, Origin::BuiltIn);
+    for shape in ["expansion", "assembly"] {
+        assert!(load(&with(shape, "v1")).is_ok(), "{shape}");
+    }
+    for (shape, version, expected) in [
+        ("expansion", "v2", "use a newer operator"),
+        ("assembly", "v2", "use a newer operator"),
+        ("assembly", "v0", "use a newer version of the plugin"),
+        ("base", "v2", "use a newer operator"),
+        ("base", "v0", "use a newer version of the plugin"),
+    ] {
+        let error = load_error(&with(shape, version));
+        assert_eq!(error.reason(), "BadDescription");
+        let message = error.to_string();
+        assert!(message.contains(expected), "{shape}/{version}: {message}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ json *describe(void) {
     json_push(shapes, json_string(text("llamastack.io/adapter/hints/v1")));
     json_push(shapes, json_string(text("llamastack.io/adapter/expansion-request/v1")));
     json_push(shapes, json_string(text("llamastack.io/adapter/assembly-request/v1")));
+    json_push(shapes, json_string(text("llamastack.io/adapter/expansion/v1")));
+    json_push(shapes, json_string(text("llamastack.io/adapter/assembly/v1")));
 
     json *schema = json_object(), *schemas = json_array();
     json_set(schema, "id", json_string(text(SCHEMA)));

@@ -25,7 +25,7 @@ export function describe() {
     name: "acme",
     version: "0.1.0",
     vendor: "you",
-    shapes: [SHAPES.expansionRequest],
+    shapes: [SHAPES.expansionRequest, SHAPES.expansion],
     schemas: SCHEMAS,
     apis: forEach([API]),
     providers: forEach({ [API]: [known] }),

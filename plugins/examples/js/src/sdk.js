@@ -8,12 +8,14 @@
 
 const PREFIX = "llamastack.io/adapter/";
 
-/** The shapes that the host sends. */
+/** The shapes that the host sends, and those that it reads. */
 export const SHAPES = {
   base: PREFIX + "base/v1",
   hints: PREFIX + "hints/v1",
   expansionRequest: PREFIX + "expansion-request/v1",
   assemblyRequest: PREFIX + "assembly-request/v1",
+  expansion: PREFIX + "expansion/v1",
+  assembly: PREFIX + "assembly/v1",
 };
 
 // Deeper documents are rejected before JSON.parse, which recurses and would exhaust the stack.
