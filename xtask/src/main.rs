@@ -86,7 +86,7 @@ enum Task {
         #[arg(value_enum)]
         action: NodeAction,
     },
-    /// Create the release archive with its SBOM and checksums in target/package
+    /// Create the release archive with its SBOM, and the plugins as an OCI layout, in target/package
     Package {
         /// Pack this llsd binary instead of building one
         #[arg(long, value_name = "FILE")]

@@ -87,13 +87,14 @@ pub enum WriteError {
     },
 }
 
-/// Writes the artifact that a push of this component uploads to `folder`, as an OCI layout with one
-/// entry, and returns the digest of its manifest. `tag` is the name of the entry.
+/// Writes the artifact that a push of this component uploads to `folder`, and documents about it, as an OCI
+/// layout with one named entry. Returns the digest of its manifest. `tag` is the name of the entry.
 pub fn write_layout(
     folder: &Path,
     tag: &str,
     component: &[u8],
     description: &Description,
+    documents: &[Attachment],
 ) -> Result<Digest, WriteError> {
     let packed = pack(component, description)?;
     let blobs = folder.join("blobs/sha256");
@@ -104,19 +105,32 @@ pub fn write_layout(
     let write = |path: PathBuf, content: &[u8]| {
         std::fs::write(&path, content).map_err(|source| WriteError::File { path, source })
     };
+    let write_blob = |blob: &[u8]| write(blobs.join(Digest::of(blob).hex()), blob);
     for blob in [&packed.config[..], component, &packed.manifest] {
-        let digest = Digest::of(blob).to_string();
-        write(blobs.join(digest.trim_start_matches("sha256:")), blob)?;
+        write_blob(blob)?;
+    }
+    let mut manifests = vec![serde_json::json!({
+        "mediaType": OCI_MANIFEST,
+        "digest": packed.manifest_digest,
+        "size": packed.manifest.len(),
+        "annotations": { "org.opencontainers.image.ref.name": tag },
+    })];
+    for document in documents {
+        let manifest = document.pack(&packed.manifest);
+        for blob in [EMPTY_CONFIG, &document.content, &manifest] {
+            write_blob(blob)?;
+        }
+        manifests.push(serde_json::json!({
+            "mediaType": OCI_MANIFEST,
+            "digest": Digest::of(&manifest),
+            "size": manifest.len(),
+            "artifactType": document.media_type,
+        }));
     }
     let index = serde_json::json!({
         "schemaVersion": 2,
         "mediaType": OCI_INDEX,
-        "manifests": [{
-            "mediaType": OCI_MANIFEST,
-            "digest": packed.manifest_digest,
-            "size": packed.manifest.len(),
-            "annotations": { "org.opencontainers.image.ref.name": tag },
-        }],
+        "manifests": manifests,
     });
     write(folder.join("index.json"), index.to_string().as_bytes())?;
     let version = br#"{"imageLayoutVersion":"1.0.0"}"#;
@@ -330,7 +344,19 @@ mod tests {
     #[test]
     fn a_written_layout_holds_what_a_push_uploads() {
         let folder = tempfile::tempdir().unwrap();
-        let digest = write_layout(folder.path(), "1.2.3", b"component", &description()).unwrap();
+        let document = Attachment {
+            media_type: "application/vnd.in-toto+json".to_owned(),
+            content: b"statement".to_vec(),
+        };
+        let documents = [document.clone()];
+        let written = write_layout(
+            folder.path(),
+            "1.2.3",
+            b"component",
+            &description(),
+            &documents,
+        );
+        let digest = written.unwrap();
         let packed = pack(b"component", &description()).unwrap();
         assert_eq!(digest, packed.manifest_digest);
         let blob = |digest: &Digest| {
@@ -346,6 +372,12 @@ mod tests {
         assert_eq!(entry["digest"], digest.to_string());
         let tag = &entry["annotations"]["org.opencontainers.image.ref.name"];
         assert_eq!(tag, "1.2.3");
+        let referrer = document.pack(&packed.manifest);
+        assert_eq!(blob(&Digest::of(&referrer)), referrer);
+        assert_eq!(blob(&Digest::of(b"statement")), b"statement");
+        let entry = &index["manifests"][1];
+        assert_eq!(entry["digest"], Digest::of(&referrer).to_string());
+        assert_eq!(entry["artifactType"], document.media_type);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! `cargo xtask` runs this program after checking the prerequisites. It is a separate package, because
 //! its dependencies take longer to compile than xtask.
 
+mod artifact_index;
 mod chart;
 mod deny;
 mod generate;
 mod image;
 mod package;
+mod plugin_artifacts;
 mod plugins;
 mod plugins_diff;
 mod release;
@@ -45,7 +47,7 @@ enum Task {
     Release(release::Options),
     /// Check licences, sources and duplicates of all dependencies
     Deny,
-    /// Create the release archive in target/package
+    /// Create the release archive and the OCI layout of the plugins in target/package
     Package {
         /// The llsd binary to pack
         #[arg(long, value_name = "FILE")]

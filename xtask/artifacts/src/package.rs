@@ -1,4 +1,4 @@
-//! `cargo xtask package`: creates the release archive, its SBOM and its checksums.
+//! `cargo xtask package`: creates the release archive, its SBOM, the plugins as OCI artifacts, and checksums.
 //!
 //! The same commit gives the same archive: entries are sorted, and have no time, owner or mode of the
 //! machine that created them.
@@ -12,12 +12,15 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use data_encoding::HEXLOWER;
+use llsd_oci_layout::ImageLayout;
 use sha2::{Digest, Sha256};
 
 use xtask::shell;
 
-use crate::plugins;
-use crate::release::licenses;
+use crate::image::source::Source;
+use crate::plugin_artifacts::PluginArtifacts;
+use crate::release::{REGISTRY, licenses};
+use crate::{artifact_index, plugins};
 use archive::Entry;
 
 /// Shells with completions in the archive, by the argument of `llsd completions`, and their files.
@@ -38,8 +41,13 @@ const COPIES: [&str; 7] = [
     "samples",
 ];
 
-/// Writes `llsd-<version>-<target>.tar.gz` with `binary`, its SBOM and `SHA256SUMS` to
-/// `target/package`.
+/// The folder of the OCI layout, below that of the package.
+const LAYOUT: &str = "oci";
+/// The task, as provenance names it.
+const TASK: &str = "cargo xtask package";
+
+/// Writes `llsd-<version>-<target>.tar.gz` with `binary`, its SBOM, the plugins as an OCI layout, the list of
+/// them, and `SHA256SUMS` to `target/package`.
 pub fn run(binary: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(
         binary.is_file(),
@@ -62,11 +70,29 @@ pub fn run(binary: &Path) -> anyhow::Result<()> {
     };
     let entries = archive::below(&name, contents.entries()?);
     let folder = shell::root().join("target/package");
-    std::fs::create_dir_all(&folder)?;
+    let layout = folder.join(LAYOUT);
+    if layout.exists() {
+        std::fs::remove_dir_all(&layout)?;
+    }
+    std::fs::create_dir_all(&layout)?;
+    let artifacts = PluginArtifacts {
+        llsd: binary,
+        components: &plugins,
+        registry: REGISTRY,
+        version: &version,
+        metadata: &metadata,
+        source: &Source::of_checkout()?,
+        task: TASK,
+    };
+    write_plugins(&artifacts, &layout)?;
     let mut sums = String::new();
     for (file, bytes) in [
         (format!("{name}.tar.gz"), archive::write(&entries)?),
         (format!("{name}.cdx.json"), sbom.into_bytes()),
+        (
+            artifact_index::FILE.to_owned(),
+            artifact_index::write(&layout, LAYOUT)?,
+        ),
     ] {
         sums += &format!("{}  {file}\n", HEXLOWER.encode(&Sha256::digest(&bytes)));
         std::fs::write(folder.join(&file), bytes)?;
@@ -74,6 +100,16 @@ pub fn run(binary: &Path) -> anyhow::Result<()> {
     }
     std::fs::write(folder.join("SHA256SUMS"), sums)?;
     Ok(())
+}
+
+/// Writes every plugin to an OCI layout, ready to be pushed.
+fn write_plugins(artifacts: &PluginArtifacts<'_>, folder: &Path) -> anyhow::Result<()> {
+    let mut layout = ImageLayout::create(folder, artifacts.source.time)?;
+    for plugin in plugins::all()? {
+        let written = artifacts.write(&mut layout, &plugin)?;
+        eprintln!("    {}: {}", plugin.name, written.digest);
+    }
+    layout.finish()
 }
 
 /// What an archive of the command line contains.

@@ -13,7 +13,6 @@ mod sdk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 use llsd_oci_layout::{Descriptor, ImageLayout};
@@ -24,12 +23,13 @@ use xtask::shell;
 use crate::image::provenance::{self, Provenance, Subject};
 use crate::image::source::Source;
 use crate::image::{self, OperatorImage};
-use crate::package::{self, archive, output, sbom};
-use crate::plugins;
+use crate::package::{self, archive, sbom};
+use crate::plugin_artifacts::PluginArtifacts;
+use crate::{artifact_index, plugins};
 use dist::Dist;
 
 /// Where releases are published, unless `--registry` names another registry.
-const REGISTRY: &str = "ghcr.io/llsd-project";
+pub(crate) const REGISTRY: &str = "ghcr.io/llsd-project";
 /// The repository of the image, below the registry.
 const IMAGE: &str = "llsd";
 /// The repository of the chart. Helm derives the name of the chart from it.
@@ -154,13 +154,23 @@ impl Release<'_> {
         self.add_provenance(&mut layout, CHART, &written)?;
         dist.add_artifact(&self.name(CHART), &written)?;
         dist.add_file(&format!("llsd-chart-{}.tgz", self.version), chart)?;
+        let artifacts = PluginArtifacts {
+            llsd: &self.options.llsd,
+            components: &self.options.plugins,
+            registry: self.registry,
+            version: &self.version,
+            metadata: &self.metadata,
+            source: &self.source,
+            task: TASK,
+        };
         for plugin in plugins::all()? {
             progress(&format!("plugin {}", plugin.name));
-            let repository = plugin.repository();
-            let written = self.write_plugin(&mut layout, &plugin, &repository)?;
-            dist.add_artifact(&self.name(&repository), &written)?;
+            let written = artifacts.write(&mut layout, &plugin)?;
+            dist.add_artifact(&self.name(&plugin.repository()), &written)?;
         }
         layout.finish()?;
+        let index = artifact_index::write(&dist.layout(), "oci")?;
+        dist.add_file(artifact_index::FILE, index)?;
         Ok(image)
     }
 
@@ -186,34 +196,6 @@ impl Release<'_> {
         image::add_referrer(layout, &index, image::SBOM, &self.sbom, &self.source)?;
         self.add_provenance(layout, IMAGE, &index)?;
         Ok(index)
-    }
-
-    /// Writes the artifact that `llsd plugin push` would push, after it passed the conformance suite.
-    fn write_plugin(
-        &self,
-        layout: &mut ImageLayout,
-        plugin: &plugins::Plugin,
-        repository: &str,
-    ) -> anyhow::Result<Descriptor> {
-        let folder = tempfile::tempdir()?;
-        let name = self.name(repository);
-        let fixtures = plugin.folder().join("tests/golden");
-        let mut push = Command::new(&self.options.llsd);
-        push.args(["plugin", "push"])
-            .arg(format!("{}/{name}", self.registry))
-            .arg(self.options.plugins.join(format!("{}.wasm", plugin.name)))
-            .arg("--layout")
-            .arg(folder.path())
-            .env("SOURCE_DATE_EPOCH", self.source.time.to_string());
-        if fixtures.is_dir() {
-            push.arg("--fixtures").arg(fixtures);
-        }
-        output(&mut push)?;
-        let written = layout.import(folder.path(), &name)?;
-        let sbom = sbom::cyclonedx(&self.metadata, &plugin.package())?;
-        image::add_referrer(layout, &written, image::SBOM, &sbom, &self.source)?;
-        self.add_provenance(layout, repository, &written)?;
-        Ok(written)
     }
 
     fn add_provenance(

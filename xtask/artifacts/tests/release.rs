@@ -119,6 +119,7 @@ async fn a_release_is_complete_reproducible_and_verified_with_stock_tools() {
     assert_eq!(release.table, Release::make(&registry).table);
     files_are_complete(&release);
     the_layout_is_complete(&release);
+    the_index_is_complete(&release);
     the_archive_is_complete(&release);
     the_registry_has_it(&release);
 }
@@ -130,6 +131,7 @@ fn files_are_complete(release: &Release) {
         format!("llsd-sdk-{VERSION}.tar.gz"),
         format!("llsd-chart-{VERSION}.tgz"),
         format!("llsd-{VERSION}.cdx.json"),
+        "artifacts.json".to_owned(),
         "SHA256SUMS".to_owned(),
     ] {
         assert!(release.path(&name).is_file(), "{name}");
@@ -144,7 +146,8 @@ fn files_are_complete(release: &Release) {
     assert!(install.contains(&image), "{image}");
 }
 
-/// Every artifact has provenance; images and plugins have an SBOM.
+/// Every artifact has provenance; images and plugins have an SBOM, and plugins a report of the conformance
+/// suite.
 fn the_layout_is_complete(release: &Release) {
     let image = release.json(release.digest(&format!("llsd:{VERSION}")));
     assert_eq!(image["manifests"].as_array().unwrap().len(), 2);
@@ -163,14 +166,38 @@ fn the_layout_is_complete(release: &Release) {
         kinds.sort();
         kinds
     };
-    let both = [
+    let (sbom, statement) = (
         "application/vnd.cyclonedx+json",
         "application/vnd.in-toto+json",
-    ];
-    assert_eq!(of("llsd"), both);
-    assert_eq!(of("adapters/llama-stack-0.7"), both);
-    assert_eq!(of("packs/example-pack"), both);
-    assert_eq!(of("charts/llsd"), ["application/vnd.in-toto+json"]);
+    );
+    assert_eq!(of("llsd"), [sbom, statement]);
+    assert_eq!(of("adapters/llama-stack-0.7"), [sbom, statement, statement]);
+    assert_eq!(of("packs/example-pack"), [sbom, statement, statement]);
+    assert_eq!(of("charts/llsd"), [statement]);
+}
+
+/// `artifacts.json` says where everything is.
+fn the_index_is_complete(release: &Release) {
+    let index = std::fs::read(release.path("artifacts.json")).unwrap();
+    let index: Value = serde_json::from_slice(&index).unwrap();
+    let artifacts = index["artifacts"].as_array().unwrap();
+    let adapter = format!("adapters/llama-stack-0.7:{VERSION}");
+    let listed = artifacts.iter().find(|one| one["name"] == *adapter);
+    let listed = listed.unwrap_or_else(|| panic!("{index}"));
+    assert_eq!(listed["digest"], release.digest(&adapter));
+    let schemas = listed["schemas"].as_str().unwrap();
+    assert!(schemas.contains("llama-stack/0.7"), "{listed}");
+    let documents = listed["documents"].as_array().unwrap().iter();
+    let mut types: Vec<&str> = documents.map(|one| one["type"].as_str().unwrap()).collect();
+    types.sort_unstable();
+    assert_eq!(
+        types,
+        [
+            "application/vnd.cyclonedx+json",
+            "https://llamastack.io/attestations/conformance/v1",
+            "https://slsa.dev/provenance/v1",
+        ]
+    );
 }
 
 fn the_archive_is_complete(release: &Release) {

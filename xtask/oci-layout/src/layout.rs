@@ -204,12 +204,17 @@ impl ImageLayout {
         Ok(manifest)
     }
 
-    /// Copies the only artifact of the layout in `from`, and lists it in the index as `name`.
+    /// Copies the only artifact of the layout in `from` and the documents about it, and lists the artifact in
+    /// the index as `name`.
     pub fn import(&mut self, from: &Path, name: &str) -> Result<Descriptor> {
         let index = fs::read(from.join("index.json"))
             .with_context(|| format!("failed to read the layout in {}", from.display()))?;
         let index: Value = serde_json::from_slice(&index)?;
-        let [entry] = index["manifests"].as_array().map_or(&[][..], Vec::as_slice) else {
+        let entries = index["manifests"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_document = |entry: &&Value| !entry["artifactType"].is_null();
+        let (documents, artifacts): (Vec<&Value>, Vec<&Value>) =
+            entries.iter().partition(is_document);
+        let [entry] = artifacts[..] else {
             bail!("the layout in {} must have one artifact", from.display());
         };
         let manifest: Descriptor = serde_json::from_value(entry.clone())?;
@@ -220,6 +225,7 @@ impl ImageLayout {
                 .with_context(|| format!("failed to copy {}", blob.path().display()))?;
         }
         self.list(&manifest, name)?;
+        self.index.extend(documents.into_iter().cloned());
         Ok(manifest)
     }
 

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Move the tag even if it is a version that exists, or another version than the plugin's
     #[arg(long)]
     force: bool,
-    /// Write the artifact to this directory as an OCI layout instead of pushing it
+    /// Write the artifact and what is attached to it to this directory as an OCI layout instead of pushing
     #[arg(long, value_name = "FOLDER")]
     layout: Option<PathBuf>,
     /// Output format
@@ -80,12 +80,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     let description = describe(&host.inspect(&bytes), plugin.description(), arguments)?;
     if let Some(folder) = &arguments.layout {
-        if !conformance(&plugin, arguments).passed() {
+        let report = conformance(&plugin, arguments);
+        if !report.passed() {
             output::print_progress("the conformance suite failed; nothing was written");
             return Ok(Exit::Rejected);
         }
         let tag = reference.tag().unwrap_or("latest");
-        let digest = llsd_registry::write_layout(folder, tag, &bytes, &description)?;
+        let digest = description.manifest_digest(&bytes)?;
+        let documents = documents(&report, arguments)?;
+        let attached = documents.attachments(&reference.name(), &digest)?;
+        llsd_registry::write_layout(folder, tag, &bytes, &description, &attached)?;
         print(arguments, &digest, &host.inspect(&bytes).digest)?;
         return Ok(Exit::Success);
     }
@@ -124,15 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         ));
         return Ok(Exit::Rejected);
     }
-    let documents = Documents {
-        report: &report,
-        source: arguments.source.as_deref(),
-        builder: arguments.builder.as_deref(),
-        sbom: arguments.sbom.as_deref().map(files::bytes).transpose()?,
-    };
-    if let Some(folder) = &arguments.predicates {
-        documents.write_predicates(folder)?;
-    }
+    let documents = documents(&report, arguments)?;
     for document in documents.attachments(&reference.name(), &digest)? {
         let (registry, keyring) = (&client.registry, &client.keyring);
         client.block_on(registry.attach(&pinned, &document, keyring))?;
@@ -140,6 +136,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     push(reference)?;
     print(arguments, &digest, &pushed.layer_digest.to_string())?;
     Ok(Exit::Success)
+}
+
+/// What is said about the artifact. Also writes the predicates, if asked for.
+fn documents<'a>(report: &'a Report, arguments: &'a Arguments) -> anyhow::Result<Documents<'a>> {
+    let documents = Documents {
+        report,
+        source: arguments.source.as_deref(),
+        builder: arguments.builder.as_deref(),
+        sbom: arguments.sbom.as_deref().map(files::bytes).transpose()?,
+    };
+    if let Some(folder) = &arguments.predicates {
+        documents.write_predicates(folder)?;
+    }
+    Ok(documents)
 }
 
 /// Prints the digests of the artifact.
