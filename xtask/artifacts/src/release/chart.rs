@@ -88,4 +88,29 @@ mod tests {
         assert!(!changed.contains("ghcr.io"));
         assert!(with_repository("image: {}\n", "registry.test/a").is_err());
     }
+
+    #[test]
+    fn artifact_hub_shows_the_definitions_and_the_samples() {
+        let yaml = |text: &str| serde_saphyr::from_str::<Value>(text).unwrap();
+        let file = |path: &str| yaml(&read(path).unwrap());
+        let chart = file(&format!("{FOLDER}/Chart.yaml"));
+        let shown = |key: &str| {
+            let text = chart["annotations"][format!("artifacthub.io/{key}")].as_str();
+            yaml(text.unwrap_or_else(|| panic!("no annotation {key}")))
+        };
+        let crds = shown("crds");
+        let definitions = ["llamastackdistributions", "schemaplugins"];
+        assert_eq!(crds.as_array().unwrap().len(), definitions.len());
+        for (shown, name) in crds.as_array().unwrap().iter().zip(definitions) {
+            let crd = file(&format!("deploy/kustomize/crd/llamastack.io_{name}.yaml"));
+            assert_eq!(shown["name"], crd["metadata"]["name"]);
+            assert_eq!(shown["kind"], crd["spec"]["names"]["kind"]);
+            let versions = crd["spec"]["versions"].as_array().unwrap();
+            let stored = versions.iter().find(|one| one["storage"] == true);
+            assert_eq!(shown["version"], stored.unwrap()["name"]);
+        }
+        let samples = ["samples/minimal.yaml", "samples/plugins/keyless.yaml"].map(file);
+        assert_eq!(shown("crdsExamples"), Value::from(samples.to_vec()));
+        assert_eq!(shown("links")[0]["name"], "Documentation");
+    }
 }
