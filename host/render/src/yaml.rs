@@ -9,6 +9,7 @@
 //! [`Budget`] before it is created, and a file that exceeds it is rejected at that line.
 
 mod budget;
+mod positions;
 mod scalar;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::limits::{QUOTED_CHARS, YAML_BYTES};
 pub use budget::Limit;
 use budget::{Budget, Size};
+pub use positions::{Positions, TextRange};
 
 /// Why a file is not a valid server configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
