@@ -36,18 +36,19 @@ pub(crate) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
 
 /// Reads the `LlamaStackDistribution` documents of a file.
 pub(crate) fn distributions(path: &Path) -> anyhow::Result<Vec<Value>> {
-    let objects = objects(path)?;
-    let several = objects.len() > 1;
-    let ours: Vec<Value> = objects
-        .into_iter()
-        // Other kinds are skipped in a file of several objects. A single object is never skipped, so
-        // that a wrong `kind` is reported.
-        .filter(|object| !several || object["kind"] == "LlamaStackDistribution")
-        .collect();
+    let (ours, _) = partition(objects(path)?);
     anyhow::ensure!(
         !ours.is_empty(),
         "{} contains no LlamaStackDistribution",
         path.display()
     );
     Ok(ours)
+}
+
+/// Divides the objects of a file into resources and others. A single object counts as a resource, so
+/// that a wrong `kind` is reported.
+pub(crate) fn partition(objects: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+    let several = objects.len() > 1;
+    let is_ours = |object: &Value| !several || object["kind"] == "LlamaStackDistribution";
+    objects.into_iter().partition(is_ours)
 }

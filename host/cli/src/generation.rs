@@ -12,7 +12,9 @@ use llsd_api::checked::{Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource}
 use llsd_api::conversion::v1alpha1_path;
 use llsd_api::{API_VERSION_V1ALPHA1, Diagnostic, FieldPath, check_document_of_any_version};
 use llsd_plugin::Plugin;
+use llsd_render::adapter::Adapter;
 use llsd_render::distributions::KnownDistribution;
+use llsd_render::objects::ConfigPlan;
 use llsd_render::{
     GenerateError, Generated, Inputs, PodContext, ProviderPackage, SchemaChoice, digest, generate,
     override_config, yaml,
@@ -69,17 +71,50 @@ impl BaseOptions {
     fn config_map_value(&self, name: &str, key: &str) -> anyhow::Result<Option<String>> {
         for path in &self.config_maps {
             for object in files::objects(path)? {
-                // `kubectl get -o yaml` prints several objects as a list.
-                let items = object["items"].as_array().cloned().unwrap_or_default();
-                let mut all = items.iter().chain([&object]);
-                let found =
-                    all.find(|one| one["kind"] == "ConfigMap" && one["metadata"]["name"] == name);
-                if let Some(text) = found.and_then(|map| map["data"][key].as_str()) {
+                if let Some(text) = value_in(&object, name, key) {
                     return Ok(Some(text.to_owned()));
                 }
             }
         }
         Ok(None)
+    }
+}
+
+/// A key of a ConfigMap, if the object is that ConfigMap or a list with it.
+fn value_in<'a>(object: &'a Value, name: &str, key: &str) -> Option<&'a str> {
+    // `kubectl get -o yaml` prints several objects as a list.
+    let items = object["items"].as_array().into_iter().flatten();
+    let mut all = items.chain([object]);
+    let found = all.find(|one| one["kind"] == "ConfigMap" && one["metadata"]["name"] == name);
+    found.and_then(|map| map["data"][key].as_str())
+}
+
+/// What one generation uses instead of the options of the command.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Overrides<'a> {
+    /// The dialect. The dialect and the release that the options, the resource or the base
+    /// configuration state are then ignored.
+    pub(crate) schema: Option<&'a str>,
+    /// Objects beside the resource. Their ConfigMaps count like those of `--config-map`.
+    pub(crate) objects: &'a [Value],
+}
+
+/// What a generation uses besides the resource and the base configuration.
+#[derive(Clone, Copy)]
+struct RunOptions<'a> {
+    arguments: &'a BaseOptions,
+    overrides: Overrides<'a>,
+    adapters: &'a [&'a dyn Adapter],
+}
+
+impl RunOptions<'_> {
+    /// A key of a ConfigMap that was passed.
+    fn config_map_value(&self, name: &str, key: &str) -> anyhow::Result<Option<String>> {
+        let mut objects = self.overrides.objects.iter();
+        match objects.find_map(|object| value_in(object, name, key)) {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => self.arguments.config_map_value(name, key),
+        }
     }
 }
 
@@ -130,6 +165,19 @@ impl Outcome {
             Self::Unchanged | Self::Override { .. } => None,
         }
     }
+
+    /// Where the objects of the resource take the configuration from. `None` if it is rejected.
+    pub(crate) fn plan(&self) -> Option<ConfigPlan> {
+        match self {
+            Self::Generated(generated) => Some(ConfigPlan::Generated(generated.clone())),
+            Self::Override { config_map, digest } => Some(ConfigPlan::Override {
+                config_map: config_map.clone(),
+                digest: digest.clone(),
+            }),
+            Self::Unchanged => Some(ConfigPlan::DistributionDefault),
+            Self::Rejected(_) => None,
+        }
+    }
 }
 
 /// The result of one generation, with its diagnostics.
@@ -153,6 +201,24 @@ pub(crate) fn run(
     arguments: &BaseOptions,
     plugins: &[Plugin],
 ) -> anyhow::Result<Report> {
+    let adapters = plugin_loader::as_adapters(plugins);
+    let overrides = Overrides::default();
+    run_with(object, base_config, arguments, overrides, &adapters)
+}
+
+/// Checks a resource and generates its configuration, with some options replaced.
+pub(crate) fn run_with(
+    object: Value,
+    base_config: Option<&LoadedBase>,
+    arguments: &BaseOptions,
+    overrides: Overrides<'_>,
+    adapters: &[&dyn Adapter],
+) -> anyhow::Result<Report> {
+    let options = RunOptions {
+        arguments,
+        overrides,
+        adapters,
+    };
     let name = object["metadata"]["name"]
         .as_str()
         .unwrap_or("(unnamed)")
@@ -163,7 +229,7 @@ pub(crate) fn run(
     let (checked, base, outcome) = match report.result {
         Ok(checked) => {
             let (base, outcome) =
-                generate_checked(&checked, base_config, arguments, plugins, &mut diagnostics)?;
+                generate_checked(&checked, base_config, options, &mut diagnostics)?;
             (Some(Box::new(checked)), base, outcome)
         }
         Err(errors) => {
@@ -191,12 +257,16 @@ pub(crate) fn run(
 fn generate_checked(
     checked: &Checked,
     base_config: Option<&LoadedBase>,
-    arguments: &BaseOptions,
-    plugins: &[Plugin],
+    options: RunOptions<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<(Value, Outcome)> {
+    let RunOptions {
+        arguments,
+        overrides,
+        adapters,
+    } = options;
     if let ConfigSource::Override { config_map, .. } = &checked.config_source {
-        return override_outcome(checked, config_map, arguments, diagnostics);
+        return override_outcome(checked, config_map, options, diagnostics);
     }
     let mut pod_context = pod_context(checked, arguments, diagnostics)?;
     let built_in;
@@ -206,7 +276,7 @@ fn generate_checked(
         image_variables,
     } = match base_config {
         Some(base_config) => base_config,
-        None => match known_base(checked, arguments, diagnostics)? {
+        None => match known_base(checked, options, diagnostics)? {
             KnownBase::Found(base) => {
                 built_in = *base;
                 &built_in
@@ -219,16 +289,12 @@ fn generate_checked(
     if checked.config_source == ConfigSource::DistributionDefault {
         return Ok((config.clone(), Outcome::Unchanged));
     }
-    let stated = arguments.schema.as_ref().or(checked.schema.as_ref());
-    let hints = Hints {
-        labels: hints.labels.clone(),
-        schema: stated.or(hints.schema.as_ref()).cloned(),
-        server_version: arguments
-            .server_version
-            .as_ref()
-            .or(hints.server_version.as_ref())
-            .cloned(),
-        ..Hints::default()
+    let hints = match overrides.schema {
+        Some(schema) => Hints {
+            schema: Some(schema.to_owned()),
+            ..Hints::default()
+        },
+        None => stated_hints(checked, hints, arguments),
     };
     pod_context.image_variables.clone_from(image_variables);
     let inputs = Inputs {
@@ -238,7 +304,7 @@ fn generate_checked(
         running_release: None,
         pod_context: &pod_context,
     };
-    let outcome = match generate(&plugin_loader::as_adapters(plugins), &inputs) {
+    let outcome = match generate(adapters, &inputs) {
         Ok(generated) => {
             diagnostics.extend(generated.warnings.iter().cloned());
             Outcome::Generated(Box::new(generated))
@@ -262,14 +328,27 @@ fn generate_checked(
     Ok((config.clone(), outcome))
 }
 
+/// What the options, the resource and the base configuration say about its dialect. The first of them
+/// that says something wins.
+fn stated_hints(checked: &Checked, hints: &Hints, arguments: &BaseOptions) -> Hints {
+    let stated = arguments.schema.as_ref().or(checked.schema.as_ref());
+    let release = arguments.server_version.as_ref();
+    Hints {
+        labels: hints.labels.clone(),
+        schema: stated.or(hints.schema.as_ref()).cloned(),
+        server_version: release.or(hints.server_version.as_ref()).cloned(),
+        ..Hints::default()
+    }
+}
+
 /// The outcome of a resource with a complete configuration, which is checked if `--config-map` has it.
 fn override_outcome(
     checked: &Checked,
     config_map: &str,
-    arguments: &BaseOptions,
+    options: RunOptions<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<(Value, Outcome)> {
-    let text = arguments.config_map_value(config_map, DEFAULT_CONFIG_KEY)?;
+    let text = options.config_map_value(config_map, DEFAULT_CONFIG_KEY)?;
     let problems = text
         .as_deref()
         .map(|text| override_config::check(checked, config_map, text));
@@ -305,7 +384,7 @@ const PASS_BASE: &str = if cfg!(feature = "network") {
 /// Finds the base configuration of the distribution that the resource names.
 fn known_base(
     checked: &Checked,
-    arguments: &BaseOptions,
+    options: RunOptions<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<KnownBase> {
     let is_needed = checked.config_source != ConfigSource::DistributionDefault;
@@ -315,7 +394,7 @@ fn known_base(
         Ok(KnownBase::Rejected)
     };
     if let ConfigSource::Generated { base: Some(base) } = &checked.config_source {
-        if let Some(text) = arguments.config_map_value(&base.name, &base.key)? {
+        if let Some(text) = options.config_map_value(&base.name, &base.key)? {
             return Ok(KnownBase::Found(Box::new(LoadedBase {
                 config: yaml::read(&text)?,
                 hints: Hints::default(),
@@ -339,7 +418,7 @@ fn known_base(
             return reject("spec.distribution.image", problem, read_image(image));
         }
     };
-    let known = arguments.settings.distributions()?;
+    let known = options.arguments.settings.distributions()?;
     match known.get(name) {
         Some(Ok(KnownDistribution {
             base: Some(text),

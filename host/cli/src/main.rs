@@ -8,6 +8,8 @@ mod check;
 mod completions;
 mod convert;
 mod crd;
+#[cfg(feature = "network")]
+mod explore;
 mod files;
 mod generation;
 #[cfg(feature = "network")]
@@ -45,6 +47,9 @@ enum Command {
     /// Create, build, test and publish plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Try out resources in a page: configuration, objects, and which releases accept them
+    #[cfg(feature = "network")]
+    Explore(explore::Arguments),
     /// Convert resources to another API version
     Convert(convert::Arguments),
     /// Print the custom resource definitions
@@ -74,6 +79,8 @@ fn main() -> ExitCode {
         Command::Render(arguments) => render::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Plugin(command) => plugin::run(&command),
+        #[cfg(feature = "network")]
+        Command::Explore(arguments) => explore::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         #[cfg(feature = "network")]

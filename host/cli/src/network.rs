@@ -19,6 +19,7 @@ mod update;
 mod webhooks;
 mod why;
 
+pub(crate) use cluster::ClusterOptions;
 pub(crate) use image_base::ImageOptions;
 pub(crate) use registry::is_rejection;
 

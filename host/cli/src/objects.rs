@@ -15,12 +15,30 @@ use serde_json::Value;
 
 use crate::operator_config_map::Distributions;
 
-/// The objects, in the order in which the operator writes them.
+/// One object.
+pub(crate) struct RenderedObject {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) yaml: String,
+}
+
+/// The objects as one file, in the order in which the operator writes them.
 pub(crate) fn as_yaml(
     checked: &Checked,
     plan: &ConfigPlan,
     distributions: &Distributions,
 ) -> Result<String, Diagnostics> {
+    let objects = list(checked, plan, distributions)?.into_iter();
+    let documents: Vec<String> = objects.map(|object| object.yaml).collect();
+    Ok(documents.join("---\n"))
+}
+
+/// The objects, in the order in which the operator writes them.
+pub(crate) fn list(
+    checked: &Checked,
+    plan: &ConfigPlan,
+    distributions: &Distributions,
+) -> Result<Vec<RenderedObject>, Diagnostics> {
     let known = match &checked.server {
         ServerSource::Named(name) => Some(named(name, distributions)?),
         ServerSource::Image(_) => None,
@@ -61,14 +79,18 @@ pub(crate) fn as_yaml(
         allows_any_uid: false,
         allows_privileged_pods: false,
     })?;
-    let documents = desired.children().map(|child| match child.kind {
-        Kind::Secret => format!(
-            "# Secret {}: the operator creates it from values of other Secrets\n",
-            child.name
-        ),
-        _ => yaml::write(&offline(child.object.clone())),
+    let objects = desired.children().map(|child| RenderedObject {
+        kind: child.kind.resource().kind,
+        name: child.name.clone(),
+        yaml: match child.kind {
+            Kind::Secret => format!(
+                "# Secret {}: the operator creates it from values of other Secrets\n",
+                child.name
+            ),
+            _ => yaml::write(&offline(child.object.clone())),
+        },
     });
-    Ok(documents.collect::<Vec<_>>().join("---\n"))
+    Ok(objects.collect())
 }
 
 fn named<'a>(

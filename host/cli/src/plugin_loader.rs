@@ -21,6 +21,14 @@ pub(crate) struct PluginOptions {
     plugins: Vec<PathBuf>,
 }
 
+impl PluginOptions {
+    /// The files of `--plugin`.
+    #[cfg(feature = "network")]
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.plugins
+    }
+}
+
 /// Limits of the plugins of a command.
 #[derive(clap::Args)]
 pub(crate) struct LimitOptions {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use llsd_adapter_sdk::documents::{ModelId, ReadAs};
 use llsd_api::checked::Checked;
-use llsd_render::objects::ConfigPlan;
 use llsd_render::{Generated, PodVariable, SchemaChoice, ValueSource, yaml};
 use serde_json::{Value, json};
 
@@ -107,14 +106,8 @@ fn print_objects(
     checked: &Checked,
     outcome: &Outcome,
 ) -> anyhow::Result<Exit> {
-    let plan = match outcome {
-        Outcome::Generated(generated) => ConfigPlan::Generated(generated.clone()),
-        Outcome::Override { config_map, digest } => ConfigPlan::Override {
-            config_map: config_map.clone(),
-            digest: digest.clone(),
-        },
-        Outcome::Unchanged => ConfigPlan::DistributionDefault,
-        Outcome::Rejected(_) => return Ok(Exit::Rejected),
+    let Some(plan) = outcome.plan() else {
+        return Ok(Exit::Rejected);
     };
     let distributions = arguments.generation.settings.distributions()?;
     match objects::as_yaml(checked, &plan, &distributions) {
@@ -186,7 +179,8 @@ fn as_json(report: &Report) -> Value {
     })
 }
 
-fn variable(
+/// A variable of the pod as JSON.
+pub(crate) fn variable(
     PodVariable {
         name,
         source,

@@ -31,6 +31,7 @@ use tokio::sync::watch;
 pub use base_config::{ImageBaseConfig, ImageReader};
 pub use cert_rotation::Error as CertificateError;
 pub use certificates::Periods;
+pub use limits::{ADMISSION_BYTES, BODY_TIME, RESPONSE_TIME};
 pub use preview::Catalog;
 pub use references::ObjectIndex;
 

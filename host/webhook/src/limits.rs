@@ -5,6 +5,16 @@
 
 use std::time::Duration;
 
+/// The size of an `AdmissionReview`: the old and the new object, each up to the size limit of etcd, with
+/// a margin.
+pub const ADMISSION_BYTES: usize = 8 << 20;
+
+/// The time to receive the body of a request. The API server sends it from memory.
+pub const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// The time to compute a response. The API server waits ten seconds by default, and thirty at most.
+pub const RESPONSE_TIME: Duration = Duration::from_secs(10);
+
 /// The limits of connections and requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -40,8 +50,7 @@ impl Default for Limits {
             // An API server has one connection, or a few if it does not use HTTP/2.
             connections: 512,
             connections_per_address: 128,
-            // The old and the new object, each up to the size limit of etcd, with a margin.
-            admission_bytes: 8 << 20,
+            admission_bytes: ADMISSION_BYTES,
             // A list is converted in one review: 500 resources of 64 KiB each.
             conversion_bytes: 32 << 20,
             large_bytes: 64 << 20,
@@ -52,10 +61,8 @@ impl Default for Limits {
             request: Duration::from_secs(30),
             // The API server reuses a connection for 90 seconds.
             idle: Duration::from_secs(120),
-            // The API server sends the body from memory.
-            body: Duration::from_secs(5),
-            // The API server waits ten seconds by default, and thirty at most.
-            response: Duration::from_secs(10),
+            body: BODY_TIME,
+            response: RESPONSE_TIME,
         }
     }
 }

@@ -40,7 +40,7 @@ impl ClusterOptions {
     }
 
     /// A client whose default namespace is `--namespace`.
-    async fn connect(&self) -> anyhow::Result<Client> {
+    pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
         let mut config = self.config().await?;
         if let Some(namespace) = &self.namespace {
             config.default_namespace.clone_from(namespace);
