@@ -39,7 +39,7 @@ pub fn run(is_built: bool) -> anyhow::Result<()> {
         "llsd render -f samples/minimal.yaml --output diff",
         &mut llsd(&["render", "-f", "samples/minimal.yaml", "--output", "diff"]),
     )?;
-    eprintln!("\nNext: cargo run -p llsd -- render -f samples/full.yaml");
+    eprintln!("\nNext, play with it in the browser: cargo run -p llsd -- explore --open");
     Ok(())
 }
 

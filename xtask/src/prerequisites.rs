@@ -15,7 +15,7 @@ use llsd_wasm_target::{TARGET, Toolchain};
 
 use crate::shell;
 
-pub use packages::{NODE, Package, TESTS};
+pub use packages::{CHROMEDRIVER, NODE, Package, TESTS, find_program};
 pub use python::find as find_python;
 
 /// The prerequisites of a task.

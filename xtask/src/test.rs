@@ -3,11 +3,16 @@
 use std::path::PathBuf;
 
 use crate::control_plane::Testbed;
+use crate::prerequisites::{self, CHROMEDRIVER};
 use crate::{artifacts, boundaries, node, oracle, shell, tools};
 
 /// The package whose tests need a real node, and its test programs.
 const NODE_TESTS: &str = "llsd-node";
 const NODE_TARGETS: [&str; 3] = ["node_lifecycle", "node_servers", "node_install"];
+
+/// The package whose tests need a browser, and its test program.
+const BROWSER_TESTS: &str = "llsd-explore";
+const BROWSER_TARGETS: [&str; 1] = ["browser"];
 
 /// Runs all checks, and prints the number of passed and failed tests last.
 pub fn run() -> anyhow::Result<()> {
@@ -94,6 +99,8 @@ pub fn run() -> anyhow::Result<()> {
         "--workspace",
         "--exclude",
         NODE_TESTS,
+        "--exclude",
+        BROWSER_TESTS,
         "--all-targets",
         "--no-fail-fast",
     ]);
@@ -103,9 +110,26 @@ pub fn run() -> anyhow::Result<()> {
         &mut testbed.with_control_planes(&tests),
         |line| counts.read(line),
     );
+    let browser = run_browser_tests(environment.clone(), &mut counts);
     let node = run_node_tests(&testbed, environment, &mut counts);
     println!("{} passed, {} failed", counts.passed, counts.failed);
-    result.and(node)
+    result.and(browser).and(node)
+}
+
+/// Runs the tests that need a browser, or says why they are left out. In CI they are never left out.
+fn run_browser_tests(
+    mut environment: Vec<(&str, PathBuf)>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    let Some(driver) = prerequisites::find_program(CHROMEDRIVER) else {
+        let reason = "chromedriver was not found; install chromium and chromium-driver";
+        anyhow::ensure!(!node::is_ci(), "the browser tests cannot run: {reason}");
+        println!("browser tests left out: {reason}");
+        return Ok(());
+    };
+    environment.push(("LLSD_CHROMEDRIVER_BIN", driver));
+    environment.push(("LLSD_SCREENSHOTS", shell::target().join("screenshots")));
+    run_targets("browser tests", &BROWSER_TARGETS, environment, counts)
 }
 
 /// Runs the tests that need a real node, or says why they are left out. In CI they are never left out.
@@ -119,13 +143,23 @@ fn run_node_tests(
         println!("node tests left out: {reason}");
         return Ok(());
     }
+    run_targets("node tests", &NODE_TARGETS, environment, counts)
+}
+
+/// Runs some test programs.
+fn run_targets(
+    what: &str,
+    targets: &[&str],
+    environment: Vec<(&str, PathBuf)>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
     // Selected by target and not by package, which would build dependencies with other features.
     let mut tests = shell::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    for target in NODE_TARGETS {
+    for target in targets {
         tests.args(["--test", target]);
     }
     tests.envs(environment);
-    shell::watch("node tests", &mut tests, |line| counts.read(line))
+    shell::watch(what, &mut tests, |line| counts.read(line))
 }
 
 /// The sum of the summary lines of cargo's test runner.

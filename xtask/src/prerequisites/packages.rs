@@ -1,6 +1,6 @@
-//! Installs packages of the distribution that a real node needs.
+//! Installs packages of the distribution that a real node, PostgreSQL and a real browser need.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Missing;
@@ -29,7 +29,8 @@ pub const NODE: &[Package] = &[
     package("busybox-static", &["busybox"]),
 ];
 
-/// What all tests need: a real node, and PostgreSQL for real servers. Its programs are not on PATH.
+/// What all tests need: a real node, PostgreSQL for real servers, whose programs are not on PATH, and a
+/// browser for the page of `llsd explore`.
 pub const TESTS: &[Package] = &[
     NODE[0],
     NODE[1],
@@ -46,7 +47,12 @@ pub const TESTS: &[Package] = &[
             "/usr/lib/postgresql/18/bin/postgres",
         ],
     ),
+    package("chromium", &["chromium"]),
+    package("chromium-driver", &[CHROMEDRIVER]),
 ];
+
+/// The program that controls the browser.
+pub const CHROMEDRIVER: &str = "chromedriver";
 
 const fn package(name: &'static str, files: &'static [&'static str]) -> Package {
     Package { name, files }
@@ -58,12 +64,19 @@ impl Package {
             if file.contains('/') {
                 return Path::new(file).is_file();
             }
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let system = ["/usr/sbin", "/sbin"].map(Into::into);
-            let mut folders = std::env::split_paths(&path).chain(system);
-            folders.any(|folder| folder.join(file).is_file())
+            find_program(file).is_some()
         })
     }
+}
+
+/// The path of a program on PATH, or in the folders of the system's own programs.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(Into::into);
+    let folders = std::env::split_paths(&path).chain(system);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|program| program.is_file())
 }
 
 /// Installs the missing ones of `packages` with apt-get as root. Returns what is missing afterwards.
