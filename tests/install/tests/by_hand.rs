@@ -11,7 +11,7 @@ use llsd_install::{Environment, blocks_of, checkout, pages, program, sources};
 use serde_json::Value;
 
 /// The blocks by page and start of their first command, and the reason why no test runs them.
-const BY_HAND: [(&str, &str, &str); 24] = [
+const BY_HAND: &[(&str, &str, &str)] = &[
     ("README.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo xtask demo", DEMO),
     ("CONTRIBUTING.md", "cargo test -p llsd-render", TESTS),
@@ -22,6 +22,16 @@ const BY_HAND: [(&str, &str, &str); 24] = [
     ("CONTRIBUTING.md", "cargo xtask oracle", TESTS),
     ("CONTRIBUTING.md", "cargo build --workspace", TESTS),
     ("CONTRIBUTING.md", "cargo xtask generate", TESTS),
+    (
+        "CONTRIBUTING.md",
+        "cargo build --workspace --bin llsd && export",
+        TESTS,
+    ),
+    (
+        "explore.md",
+        "llsd explore",
+        "serves a page until Ctrl-C; the tests of llsd and llsd-explore run it",
+    ),
     (
         "operations.md",
         "cargo xtask image",
