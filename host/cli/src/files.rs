@@ -1,9 +1,10 @@
 //! Reads the files that users pass: resources, base configurations, components.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use llsd_api::KIND;
 use serde_json::Value;
 
 /// Reads a text file, or standard input if the path is `-`.
@@ -25,30 +26,65 @@ pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Reads every YAML document of a file. Empty documents are skipped.
 pub(crate) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text(path)?)
-        .map_err(|error| anyhow::anyhow!("{error}"))
-        .with_context(|| format!("{} is not valid YAML", path.display()))?;
+    documents(&text(path)?).with_context(|| format!("{} is not valid YAML", path.display()))
+}
+
+/// Reads every YAML document of a text. Empty documents are skipped.
+pub(crate) fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(documents
         .into_iter()
         .filter(|document| !document.is_null())
         .collect())
 }
 
+/// The YAML files of a folder and of the folders below it, sorted. A file is returned as it is.
+pub(crate) fn yaml_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    let entries = std::fs::read_dir(path);
+    for entry in entries.with_context(|| format!("failed to read {}", path.display()))? {
+        let entry = entry?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_hidden = name.to_string_lossy().starts_with('.');
+        // A link to a folder could lead back.
+        if entry.file_type()?.is_dir() && !is_hidden {
+            files.extend(yaml_files(&path)?);
+        } else if path
+            .extension()
+            .is_some_and(|kind| kind == "yaml" || kind == "yml")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// Reads the `LlamaStackDistribution` documents of a file.
 pub(crate) fn distributions(path: &Path) -> anyhow::Result<Vec<Value>> {
-    let (ours, _) = partition(objects(path)?);
+    resources(path, &[KIND])
+}
+
+/// Reads the documents of some kinds in a file.
+pub(crate) fn resources(path: &Path, kinds: &[&str]) -> anyhow::Result<Vec<Value>> {
+    let (ours, _) = partition(objects(path)?, kinds);
     anyhow::ensure!(
         !ours.is_empty(),
-        "{} contains no LlamaStackDistribution",
-        path.display()
+        "{} contains no {}",
+        path.display(),
+        kinds.join(" and no ")
     );
     Ok(ours)
 }
 
-/// Divides the objects of a file into resources and others. A single object counts as a resource, so
-/// that a wrong `kind` is reported.
-pub(crate) fn partition(objects: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+/// Divides the objects of a file into those of some kinds and others. A single object counts as one of
+/// them, so that a wrong `kind` is reported.
+pub(crate) fn partition(objects: Vec<Value>, kinds: &[&str]) -> (Vec<Value>, Vec<Value>) {
     let several = objects.len() > 1;
-    let is_ours = |object: &Value| !several || object["kind"] == "LlamaStackDistribution";
+    let is_ours = |object: &Value| !several || kinds.iter().any(|kind| object["kind"] == *kind);
     objects.into_iter().partition(is_ours)
 }

@@ -1,4 +1,4 @@
-//! Generates the configuration of one resource, for `render`, `check` and `plugin diff`.
+//! Generates the configuration of one resource, for `render`, `check`, `upgrade` and `plugin diff`.
 //!
 //! In: a resource, a base configuration and the plugins. Out: a [`Report`]. The code is that of the
 //! operator; only the base configuration comes from a file, an image or the binary.
@@ -49,7 +49,7 @@ pub(crate) struct BaseOptions {
     pub(crate) plugins: plugin_loader::PluginOptions,
     #[cfg(feature = "network")]
     #[command(flatten)]
-    image: crate::network::ImageOptions,
+    pub(crate) image: crate::network::ImageOptions,
 }
 
 impl BaseOptions {
@@ -92,8 +92,7 @@ fn value_in<'a>(object: &'a Value, name: &str, key: &str) -> Option<&'a str> {
 /// What one generation uses instead of the options of the command.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Overrides<'a> {
-    /// The dialect. The dialect and the release that the options, the resource or the base
-    /// configuration state are then ignored.
+    /// The dialect, whatever the options, the resource and the base configuration state.
     pub(crate) schema: Option<&'a str>,
     /// Objects beside the resource. Their ConfigMaps count like those of `--config-map`.
     pub(crate) objects: &'a [Value],
@@ -107,14 +106,26 @@ struct RunOptions<'a> {
     adapters: &'a [&'a dyn Adapter],
 }
 
+impl Overrides<'_> {
+    /// A key of a ConfigMap: of these objects, or of the files of `--config-map`.
+    pub(crate) fn config_map_value(
+        &self,
+        arguments: &BaseOptions,
+        name: &str,
+        key: &str,
+    ) -> anyhow::Result<Option<String>> {
+        let mut objects = self.objects.iter();
+        match objects.find_map(|object| value_in(object, name, key)) {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => arguments.config_map_value(name, key),
+        }
+    }
+}
+
 impl RunOptions<'_> {
     /// A key of a ConfigMap that was passed.
     fn config_map_value(&self, name: &str, key: &str) -> anyhow::Result<Option<String>> {
-        let mut objects = self.overrides.objects.iter();
-        match objects.find_map(|object| value_in(object, name, key)) {
-            Some(text) => Ok(Some(text.to_owned())),
-            None => self.arguments.config_map_value(name, key),
-        }
+        self.overrides.config_map_value(self.arguments, name, key)
     }
 }
 
@@ -127,15 +138,20 @@ pub(crate) struct LoadedBase {
 }
 
 impl LoadedBase {
+    /// A base configuration about which nothing else is known.
+    pub(crate) fn without_hints(config: Value) -> Self {
+        Self {
+            config,
+            hints: Hints::default(),
+            image_variables: BTreeSet::new(),
+        }
+    }
+
     /// Reads a file. There are no hints.
     pub(crate) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let config = yaml::read(&files::text(path)?)
             .with_context(|| format!("{} is not a server configuration", path.display()))?;
-        Ok(Self {
-            config,
-            hints: Hints::default(),
-            image_variables: BTreeSet::new(),
-        })
+        Ok(Self::without_hints(config))
     }
 }
 
@@ -292,6 +308,8 @@ fn generate_checked(
     let hints = match overrides.schema {
         Some(schema) => Hints {
             schema: Some(schema.to_owned()),
+            // A release of another dialect is ignored.
+            server_version: hints.server_version.clone(),
             ..Hints::default()
         },
         None => stated_hints(checked, hints, arguments),
@@ -395,11 +413,8 @@ fn known_base(
     };
     if let ConfigSource::Generated { base: Some(base) } = &checked.config_source {
         if let Some(text) = options.config_map_value(&base.name, &base.key)? {
-            return Ok(KnownBase::Found(Box::new(LoadedBase {
-                config: yaml::read(&text)?,
-                hints: Hints::default(),
-                image_variables: BTreeSet::new(),
-            })));
+            let base = LoadedBase::without_hints(yaml::read(&text)?);
+            return Ok(KnownBase::Found(Box::new(base)));
         }
         let problem = format!(
             "the base configuration is in the key {:?} of ConfigMap {:?}, which was not passed",

@@ -17,12 +17,15 @@ mod network;
 mod objects;
 mod operator_config_map;
 mod output;
+mod page;
 mod plugin;
 mod plugin_loader;
 mod recording;
 mod reference;
 mod render;
 mod text_diff;
+mod upgrade;
+mod yaml_edit;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -52,6 +55,9 @@ enum Command {
     Explore(explore::Arguments),
     /// Convert resources to another API version
     Convert(convert::Arguments),
+    /// Plan a move to another server release
+    #[command(subcommand)]
+    Upgrade(upgrade::Command),
     /// Print the custom resource definitions
     Crd(crd::Arguments),
     #[cfg(feature = "network")]
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "network")]
         Command::Explore(arguments) => explore::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Upgrade(command) => upgrade::run(&command),
         Command::Crd(arguments) => crd::run(&arguments),
         #[cfg(feature = "network")]
         Command::Network(command) => network::run(&command),

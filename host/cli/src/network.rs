@@ -14,6 +14,7 @@ mod operator_settings;
 pub(crate) mod plugin;
 mod preview;
 mod registry;
+mod resources;
 mod rollouts;
 mod update;
 mod webhooks;
@@ -22,6 +23,7 @@ mod why;
 pub(crate) use cluster::ClusterOptions;
 pub(crate) use image_base::ImageOptions;
 pub(crate) use registry::is_rejection;
+pub(crate) use resources::ResourceOptions;
 
 use crate::Exit;
 

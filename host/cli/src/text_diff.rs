@@ -31,3 +31,10 @@ pub(crate) fn unified(before: &str, after: &str) -> String {
     }
     text
 }
+
+/// A unified diff without colours and without escapes, for JSON and Markdown. Empty if the strings are
+/// equal.
+pub(crate) fn plain(before: &str, after: &str) -> String {
+    let diff = TextDiff::from_lines(before, after);
+    diff.unified_diff().context_radius(3).to_string()
+}

@@ -74,6 +74,16 @@ const PUBLISHED: [Published; 2] = [
     },
 ];
 
+/// The configuration in the labels of a published image, by the name of its distribution, for tools
+/// that plan without a registry. The operator reads the labels instead.
+pub fn labelled_base(name: &str) -> Option<&'static str> {
+    match name {
+        "ogx-starter" => Some(include_str!("../distributions/ogx-starter.yaml")),
+        "ogx-postgres-demo" => Some(include_str!("../distributions/ogx-postgres-demo.yaml")),
+        _ => None,
+    }
+}
+
 /// The built-in distributions.
 pub fn builtin() -> BTreeMap<String, KnownDistribution> {
     PUBLISHED.iter().flat_map(named).collect()
@@ -117,5 +127,7 @@ mod tests {
         assert_eq!(ogx.image, "docker.io/ogxai/distribution-starter:1.3.0");
         assert_eq!(ogx.schema.as_deref(), Some("ogx/1.0"));
         assert_eq!(ogx.base, None, "its labels are read");
+        let labelled = labelled_base("ogx-starter").unwrap();
+        assert!(crate::yaml::read(labelled).is_ok());
     }
 }

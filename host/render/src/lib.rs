@@ -26,6 +26,7 @@ pub use generate::{
 pub use provider_package::ProviderPackage;
 pub use running_release::running_release;
 pub use schema_selection::{
-    ReleaseRange, SchemaChoice, SchemaError, SchemaSource, schema_of_release,
+    ReleaseRange, SchemaChoice, SchemaError, SchemaSource, candidate, schema_of_base,
+    schema_of_release, served_schemas,
 };
 pub use server_facts::{EntryPoint, ServerFacts, data_folders};

@@ -120,6 +120,31 @@ pub fn schema_of_release(adapters: &[&dyn Adapter], release: &str) -> Option<Str
         .map(|(_, schema)| schema.id.clone())
 }
 
+/// The schema of a base configuration, selected as [`generate`](crate::generate) selects it.
+pub fn schema_of_base(
+    adapters: &[&dyn Adapter],
+    base: &Value,
+    hints: &Hints,
+) -> Result<SchemaChoice, GenerateError> {
+    Ok(select_schema(adapters, base, hints, None)?.choice())
+}
+
+/// How well a schema reads a base configuration that may be written in another one: the candidate that
+/// its adapter detects, or `None` if the adapter excludes it or does not exist.
+pub fn candidate(adapters: &[&dyn Adapter], base: &Value, schema: &str) -> Option<Candidate> {
+    let (adapter, _) = schemas(adapters).find(|(_, served)| served.id == schema)?;
+    let (detected, _) = detect(&[adapter], base, &Hints::default());
+    let mut candidates = detected.into_iter().map(|one| one.candidate);
+    candidates.find(|one| one.schema == schema)
+}
+
+/// Every schema that the plugins serve, each once, in the order of their releases.
+pub fn served_schemas(adapters: &[&dyn Adapter]) -> Vec<String> {
+    let mut served: Vec<&ServedSchema> = schemas(adapters).map(|(_, schema)| schema).collect();
+    served.sort_by_key(|schema| Release::parse_bound(&schema.from));
+    unique(served.into_iter().map(|schema| schema.id.clone()))
+}
+
 /// Why no schema was selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {

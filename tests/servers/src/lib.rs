@@ -161,6 +161,19 @@ pub fn render(
     }
 }
 
+/// Runs `llsd upgrade plan --output json`.
+pub fn upgrade_plan(path: &Path, to: &str, options: &[&str]) -> anyhow::Result<Value> {
+    let output = Command::new(variable("LLSD_BIN")?)
+        .args(["upgrade", "plan", "--output", "json", "--to", to, "-f"])
+        .arg(path)
+        .args(options)
+        .output()?;
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        bail!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
 pub(crate) fn oracle() -> anyhow::Result<PathBuf> {
     Ok(variable("LLSD_ORACLE")?.into())
 }

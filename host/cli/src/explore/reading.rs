@@ -57,7 +57,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Box<Problem>> {
         .into_iter()
         .filter(|document| !document.is_null())
         .collect();
-    let (mut resources, objects) = files::partition(documents);
+    let (mut resources, objects) = files::partition(documents, &[KIND]);
     let mut diagnostics = Vec::new();
     if resources.len() > 1 {
         let problem = format!("the text contains {} resources", resources.len());

@@ -21,18 +21,23 @@ pub(crate) struct ImageOptions {
 impl ImageOptions {
     /// Reads the base configuration of `--image`, if set, as the operator does.
     pub(crate) fn base(&self) -> anyhow::Result<Option<LoadedBase>> {
-        let Some(image) = &self.image else {
-            return Ok(None);
-        };
+        self.image
+            .as_ref()
+            .map(|image| self.read(image))
+            .transpose()
+    }
+
+    /// Reads the base configuration of an image, as the operator does.
+    pub(crate) fn read(&self, image: &Reference) -> anyhow::Result<LoadedBase> {
         let client = Client::new(&self.registries, image)?;
         output::print_progress(&format!("reading {image}"));
         let base = client.block_on(client.registry.base_config(image, &client.keyring))?;
         let config = yaml::read(&base.yaml)
             .with_context(|| format!("{image}: {} is not a server configuration", base.source))?;
-        Ok(Some(LoadedBase {
+        Ok(LoadedBase {
             config,
             hints: llsd_controller::image_hints(&base),
             image_variables: base.variables.clone(),
-        }))
+        })
     }
 }
