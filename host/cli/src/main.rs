@@ -8,6 +8,7 @@ mod check;
 mod completions;
 mod convert;
 mod crd;
+mod diff;
 #[cfg(feature = "network")]
 mod explore;
 mod files;
@@ -55,6 +56,8 @@ enum Command {
     Explore(explore::Arguments),
     /// Convert resources to another API version
     Convert(convert::Arguments),
+    /// Show what a change of files does to configurations and Kubernetes objects
+    Diff(Box<diff::Arguments>),
     /// Plan a move to another server release
     #[command(subcommand)]
     Upgrade(upgrade::Command),
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "network")]
         Command::Explore(arguments) => explore::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Upgrade(command) => upgrade::run(&command),
         Command::Crd(arguments) => crd::run(&arguments),
         #[cfg(feature = "network")]

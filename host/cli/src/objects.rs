@@ -1,4 +1,5 @@
-//! `llsd render --output objects`: the Kubernetes objects of a resource, without a cluster.
+//! The Kubernetes objects of a resource, without a cluster, for `llsd render --output objects` and
+//! `llsd diff`.
 //!
 //! In: a checked resource and its configuration. Out: every object that the operator would create, as
 //! YAML. What only a cluster knows is left out: owner references, digests of secret values, and Secrets
