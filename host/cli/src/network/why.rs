@@ -1,4 +1,6 @@
-//! `llsd why`: explains the state of one resource.
+//! `llsd why`: answers why a resource is not ready and what to do, then shows the evidence.
+
+mod answer;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,13 +13,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use llsd_api::{Distribution, escape_line, escape_lines};
-use llsd_controller::{Change, Preview, Previewer};
+use llsd_controller::{Change, Preview, PreviewError, Previewer};
 use llsd_plugin::Observer;
 
 use crate::network::cluster::distribution;
 use crate::network::operator_settings::OperatorOptions;
+use crate::page::Html;
 use crate::recording::Recorder;
 use crate::{Exit, output, text_diff};
+use answer::{Answer, State};
 
 const TITLE: Style = Style::new().bold();
 const OK: Style = AnsiColor::Green.on_default();
@@ -33,6 +37,9 @@ pub(crate) struct Arguments {
     /// Write the receipt and every request to a plugin to this new directory, for `llsd plugin replay`
     #[arg(long, value_name = "FOLDER")]
     requests: Option<PathBuf>,
+    /// Also write the answer and the evidence as a page to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     operator: OperatorOptions,
 }
@@ -46,7 +53,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let resource = distribution(&client, &arguments.name).await?;
         let events = events(&client, &resource).await?;
         let previewed = previewer.preview(&resource).await;
-        let mut report = overview(&resource);
+        let answer = answer_for(&resource);
+        if let Some(path) = &arguments.html {
+            let page = page(&resource, &answer, &events, &previewed);
+            std::fs::write(path, page).with_context(|| format!("failed to write {}", path.display()))?;
+            output::print_progress(&format!("wrote {}", path.display()));
+        }
+        let mut report = headline(&resource, &answer);
+        report += &overview(&resource);
         report += &conditions(&resource);
         report += &list_events(&events);
         report += &match previewed {
@@ -74,6 +88,114 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         Ok(Exit::Success)
     })
+}
+
+/// The answer for a resource, from its status.
+fn answer_for(resource: &Distribution) -> Answer {
+    let status = resource.status.as_ref();
+    let conditions = status.map_or(&[][..], |status| status.conditions.as_slice());
+    let observed = status.and_then(|status| status.observed_generation);
+    answer::answer(
+        &resource.name_any(),
+        conditions,
+        resource.metadata.generation == observed,
+    )
+}
+
+/// The answer on one line.
+fn headline(resource: &Distribution, answer: &Answer) -> String {
+    let (style, state) = match answer.state {
+        State::Ready => (OK, "ready"),
+        State::Waiting => (Style::new().bold(), "not ready yet"),
+        State::Failed => (ERROR, "not ready"),
+    };
+    let mut line = format!(
+        "{} is {style}{state}{style:#}: {}",
+        escape_line(&resource.name_any()),
+        escape_line(&answer.why)
+    );
+    if !answer.action.is_empty() {
+        let _ = write!(line, " -> {}", escape_line(&answer.action));
+    }
+    line + "\n\n"
+}
+
+/// The same as a page.
+fn page(
+    resource: &Distribution,
+    answer: &Answer,
+    events: &[Event],
+    previewed: &Result<Preview, PreviewError>,
+) -> String {
+    let name = format!(
+        "{}/{}",
+        resource.namespace().unwrap_or_default(),
+        resource.name_any()
+    );
+    let (class, state) = match answer.state {
+        State::Ready => ("good", "ready"),
+        State::Waiting => ("warn", "not ready yet"),
+        State::Failed => ("bad", "not ready"),
+    };
+    let mut html = Html::default();
+    html.open("h1", "").text(&name).text(" is ");
+    html.classed("span", class, state).close("h1");
+    html.classed("p", "lead", &answer.why);
+    if !answer.action.is_empty() {
+        html.open("p", "lead")
+            .text("What to do: ")
+            .text(&answer.action)
+            .close("p");
+    }
+    html.element("h2", "Conditions")
+        .open("div", "scroll")
+        .open("table", "");
+    html.markup("<tr><th>condition</th><th>status</th><th>reason</th><th>message</th></tr>");
+    for one in resource.status.iter().flat_map(|status| &status.conditions) {
+        html.open("tr", "").element("td", &one.type_);
+        html.classed(
+            "td",
+            if one.status == "True" { "good" } else { "bad" },
+            &one.status,
+        );
+        html.element("td", &one.reason)
+            .element("td", &one.message)
+            .close("tr");
+    }
+    html.close("table").close("div").element("h2", "Events");
+    html.open("div", "scroll").open("table", "");
+    for event in events.iter().skip(events.len().saturating_sub(MAX_EVENTS)) {
+        let is_warning = event.type_.as_deref() == Some("Warning");
+        html.open("tr", "").classed(
+            "td",
+            if is_warning { "bad" } else { "good" },
+            event.reason.as_deref().unwrap_or_default(),
+        );
+        html.element("td", event.message.as_deref().unwrap_or_default())
+            .close("tr");
+    }
+    html.close("table")
+        .close("div")
+        .element("h2", "Configuration");
+    match previewed {
+        Ok(Preview {
+            config: Some(config),
+            ..
+        }) => {
+            html.classed("p", "muted", "Compared with the base configuration.");
+            html.diff(&config.base, &config.result);
+        }
+        Ok(Preview { config: None, .. }) => {
+            html.element(
+                "p",
+                "The server uses the configuration of the distribution unchanged.",
+            );
+        }
+        Err(error) => {
+            html.classed("p", "bad", &error.to_string());
+        }
+    }
+    html.into_page(&format!("Why is {name} {state}?"))
 }
 
 /// Generates the configuration again, and writes the requests to its plugins.
