@@ -25,6 +25,7 @@
 mod annotations;
 mod field_table;
 mod lift_env;
+mod ogx_server;
 mod pointer;
 mod preserved_fields;
 mod translation;
@@ -36,6 +37,9 @@ use serde_json::Value;
 pub use annotations::{CONFLICTS, V1ALPHA1_FIELDS, V1ALPHA2_FIELDS, was_made_in_v1alpha1};
 pub use field_table::v1alpha1_path;
 pub use lift_env::{Lifted, lift_env};
+pub use ogx_server::{
+    CONVERTED_FROM, Foreign, OGX_API_VERSION, OGX_KIND, from_ogx_server, to_ogx_server,
+};
 
 use crate::diagnostic::Diagnostic;
 use crate::field_path::FieldPath;

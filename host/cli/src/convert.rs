@@ -1,8 +1,12 @@
-//! `llsd convert`: converts resources to another API version, without a cluster.
+//! `llsd convert`: converts resources to another API version, or from and to the resource of
+//! ogx-k8s-operator, without a cluster.
 
 use std::path::PathBuf;
 
-use llsd_api::conversion::{Lifted, Version, convert, lift_env};
+use llsd_api::KIND;
+use llsd_api::conversion::{
+    Foreign, Lifted, OGX_KIND, Version, convert, from_ogx_server, lift_env, to_ogx_server,
+};
 use llsd_render::yaml;
 use serde_json::Value;
 
@@ -16,7 +20,7 @@ pub(crate) struct Arguments {
     /// File with resources, or `-` for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     file: PathBuf,
-    /// API version to convert to
+    /// API version to convert to, or ogxserver for the resource of ogx-k8s-operator
     #[arg(long, value_enum, default_value_t = Target::V1alpha2)]
     to: Target,
     /// Also replace well-known environment variables (VLLM_URL, INFERENCE_MODEL, API keys) with
@@ -35,21 +39,18 @@ pub(crate) struct Arguments {
 enum Target {
     V1alpha1,
     V1alpha2,
+    Ogxserver,
 }
 
 /// Prints the converted resources as YAML.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         !arguments.lift_env || arguments.to == Target::V1alpha2,
-        "--lift-env writes fields that only v1alpha2 has; remove --to v1alpha1"
+        "--lift-env writes fields that only v1alpha2 has; remove --to"
     );
-    let version = match arguments.to {
-        Target::V1alpha1 => Version::V1Alpha1,
-        Target::V1alpha2 => Version::V1Alpha2,
-    };
     let mut texts = Vec::new();
-    for document in files::distributions(&arguments.file)? {
-        let mut converted = convert(document, version)?;
+    for document in files::resources(&arguments.file, &[KIND, OGX_KIND])? {
+        let mut converted = converted(document, arguments)?;
         if arguments.lift_env {
             let base = base(arguments, &converted)?;
             let Lifted {
@@ -64,6 +65,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     output::print(&texts.join("---\n"));
     Ok(Exit::Success)
+}
+
+/// Converts one resource, and prints what the other side cannot say.
+fn converted(document: Value, arguments: &Arguments) -> anyhow::Result<Value> {
+    let subject = format!(
+        "{} ({})",
+        arguments.file.display(),
+        document["metadata"]["name"].as_str().unwrap_or("(unnamed)")
+    );
+    let report = |Foreign { document, warnings }: Foreign| {
+        if !warnings.is_empty() {
+            output::print_diagnostics(&subject, &warnings);
+        }
+        document
+    };
+    let is_ogx = document["kind"] == OGX_KIND;
+    if is_ogx && arguments.to == Target::Ogxserver {
+        return Ok(document);
+    }
+    let ours = if is_ogx {
+        report(from_ogx_server(document)?)
+    } else {
+        document
+    };
+    Ok(match arguments.to {
+        Target::V1alpha1 => convert(ours, Version::V1Alpha1)?,
+        Target::V1alpha2 => convert(ours, Version::V1Alpha2)?,
+        Target::Ogxserver => report(to_ogx_server(convert(ours, Version::V1Alpha2)?)?),
+    })
 }
 
 /// The base configuration of a v1alpha2 resource: of `--base-config`, or of the named distribution.

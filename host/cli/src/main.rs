@@ -54,7 +54,7 @@ enum Command {
     /// Try out resources in a page: configuration, objects, and which releases accept them
     #[cfg(feature = "network")]
     Explore(explore::Arguments),
-    /// Convert resources to another API version
+    /// Convert resources to another API version, or from and to those of ogx-k8s-operator
     Convert(convert::Arguments),
     /// Show what a change of files does to configurations and Kubernetes objects
     Diff(Box<diff::Arguments>),
