@@ -9,7 +9,8 @@ use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::{Diagnostics, FieldPath};
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Kind, ObjectInputs, Owner, build_objects,
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Kind, ObjectInputs, Owner, Privileges,
+    build_objects,
 };
 use llsd_render::{EntryPoint, ServerFacts, data_folders, yaml};
 use serde_json::Value;
@@ -78,7 +79,9 @@ pub(crate) fn list(
         derived: &DerivedValues::default(),
         network_policy: None,
         allows_any_uid: false,
-        allows_privileged_pods: false,
+        // The installer decides in the cluster.
+        allows_privileged_pods: true,
+        kept_privileges: &Privileges::default(),
     })?;
     let objects = desired.children().map(|child| RenderedObject {
         kind: child.kind.resource().kind,

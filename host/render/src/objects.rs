@@ -21,6 +21,7 @@ mod metadata;
 mod network_policy;
 mod pod;
 mod pod_template;
+mod privileges;
 mod quantity;
 mod role_binding;
 mod scheduling;
@@ -52,6 +53,7 @@ pub use exposure::exposed_url;
 pub use external_providers::init_container_name;
 pub use frozen::FrozenObjects;
 pub use metadata::pod_selector;
+pub use privileges::{Privileges, denied_privileges};
 pub use quantity::is_less as is_smaller_quantity;
 pub use role_binding::ANY_UID;
 pub use service::{SUFFIX as SERVICE_SUFFIX, service_url};
@@ -135,6 +137,8 @@ pub struct ObjectInputs<'a> {
     pub allows_any_uid: bool,
     /// Whether the installer lets the pods of this namespace have privileges on their nodes.
     pub allows_privileged_pods: bool,
+    /// Privileges of the overrides that the pods had before the operator took the resource over.
+    pub kept_privileges: &'a Privileges,
 }
 
 impl ObjectInputs<'_> {
@@ -177,7 +181,8 @@ impl Desired {
 pub fn build_objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Diagnostics> {
     check_config_namespace(inputs.checked, inputs.owner)?;
     volumes::check_collisions(inputs)?;
-    pod_template::check(inputs)?;
+    check_privileges(inputs)?;
+    pod_template::check_collisions(inputs)?;
     let deployment = deployment::deployment(inputs);
     let mut desired = Desired {
         before: before_pods(inputs),
@@ -283,6 +288,14 @@ fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
                 .any(|child| child.kind == retired.kind && child.name == retired.name)
         })
         .collect()
+}
+
+/// Rejects privileges that the installer did not allow.
+fn check_privileges(inputs: &ObjectInputs<'_>) -> Result<(), Diagnostics> {
+    if inputs.allows_privileged_pods {
+        return Ok(());
+    }
+    denied_privileges(inputs.checked, inputs.owner, inputs.kept_privileges).map_or(Ok(()), Err)
 }
 
 /// Rejects a ConfigMap in another namespace. Pods can mount only ConfigMaps of their own namespace,

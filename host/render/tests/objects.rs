@@ -11,7 +11,7 @@ use llsd_api::{Diagnostics, FieldPath};
 use llsd_render::ca_bundle::{CaBundle, CaSource, TrustedCa};
 use llsd_render::objects::{
     Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, FrozenObjects, Kind, Need,
-    ObjectInputs, Owner, build_objects,
+    ObjectInputs, Owner, Privileges, build_objects,
 };
 use llsd_render::{
     Generated, PodVariable, Receipt, ReleaseRange, SchemaChoice, SchemaSource, ServerFacts,
@@ -19,6 +19,7 @@ use llsd_render::{
 };
 use serde_json::{Value, json};
 
+static NO_PRIVILEGES: LazyLock<Privileges> = LazyLock::new(Privileges::default);
 const IMAGE: &str = "docker.io/llamastack/distribution-starter:0.7.1";
 
 #[test]
@@ -107,7 +108,6 @@ fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
     let inputs = ObjectInputs {
         cluster: &openshift,
         allows_any_uid: true,
-        allows_privileged_pods: false,
         ..inputs
     };
     golden("openshift", &build_objects(&inputs).unwrap());
@@ -527,6 +527,65 @@ fn pods_have_privileges_only_with_the_consent_of_the_installer() {
     assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
 }
 
+/// The fields of overrides that are rejected in a namespace that the installer did not list.
+fn denied_overrides(overrides: Value, kept: &Privileges, is_listed: bool) -> Vec<String> {
+    let checked = checked(with(json!({"workload": {"overrides": overrides}})));
+    let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
+    let cluster = Cluster::default();
+    let built = build_objects(&ObjectInputs {
+        allows_privileged_pods: is_listed,
+        kept_privileges: kept,
+        ..inputs(&checked, &plan, &cluster, &derived)
+    });
+    let problems = built.err();
+    let problems = problems.iter().flat_map(|all| all.iter());
+    problems.map(|one| one.field.to_string()).collect()
+}
+
+#[test]
+fn host_paths_and_accounts_in_overrides_need_the_consent_of_the_installer_or_ran_before() {
+    let overrides = json!({
+        "serviceAccountName": "runner",
+        "volumes": [
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "models", "hostPath": {"path": "/models"}},
+            {"name": "root", "hostPath": {"path": "/"}},
+        ],
+    });
+    let fields = |names: &[&str]| -> Vec<String> {
+        let names = names.iter();
+        names
+            .map(|name| format!("spec.workload.overrides.{name}"))
+            .collect()
+    };
+    let denied = |kept: &Privileges| denied_overrides(overrides.clone(), kept, false);
+    let all = [
+        "serviceAccountName",
+        "volumes[1].hostPath",
+        "volumes[2].hostPath",
+    ];
+    assert_eq!(denied(&Privileges::default()), fields(&all));
+    assert_eq!(
+        denied_overrides(overrides.clone(), &Privileges::default(), true),
+        fields(&[])
+    );
+    let of_pods = |account: &str| {
+        Privileges::of_template(&json!({"spec": {
+            "serviceAccountName": account,
+            "volumes": [{"name": "other", "hostPath": {"path": "/models"}}],
+        }}))
+    };
+    assert_eq!(denied(&of_pods("runner")), fields(&all[2..]));
+    assert_eq!(denied(&of_pods("other")), fields(&[all[0], all[2]]));
+    for name in ["", "minimal-sa"] {
+        let own = json!({"serviceAccountName": name});
+        assert_eq!(
+            denied_overrides(own, &Privileges::default(), false),
+            fields(&[])
+        );
+    }
+}
+
 #[test]
 fn an_existing_claim_is_mounted_and_none_is_created() {
     let desired = with_storage(json!({"existingClaim": "models", "mountPath": "/models"}));
@@ -613,6 +672,7 @@ fn inputs<'a>(
         network_policy: None,
         allows_any_uid: false,
         allows_privileged_pods: false,
+        kept_privileges: &NO_PRIVILEGES,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use llsd_api::checked::{Checked, check_document};
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DerivedValues, ObjectInputs, Owner, build_objects,
+    Cluster, ConfigPlan, DerivedValues, ObjectInputs, Owner, Privileges, build_objects,
 };
 use llsd_render::{EntryPoint, ServerFacts, data_folders};
 use serde_json::{Value, json};
@@ -238,7 +238,9 @@ fn deployment(spec: Value, plan: &ConfigPlan, server: &ServerFacts) -> Value {
         derived: &DerivedValues::default(),
         network_policy: None,
         allows_any_uid: false,
-        allows_privileged_pods: false,
+        // The tests are about the pods, not about who may have them.
+        allows_privileged_pods: true,
+        kept_privileges: &Privileges::default(),
     };
     build_objects(&inputs).unwrap().deployment.object
 }

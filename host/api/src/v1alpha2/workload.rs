@@ -197,7 +197,8 @@ pub struct DisruptionBudget {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Overrides {
-    /// ServiceAccount of the pods. By default the operator creates one for this resource.
+    /// ServiceAccount of the pods. By default the operator creates one for this resource. Another one
+    /// needs the consent of the installer, unless the pods already have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub service_account_name: Option<String>,
@@ -218,7 +219,8 @@ pub struct Overrides {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), inner(length(max = 131072)))]
     pub args: Option<Vec<String>>,
-    /// Volumes to add to the pod.
+    /// Volumes to add to the pod. Host paths need the consent of the installer, unless the pods already
+    /// have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::kubernetes_list::<core::Volume, 128>")]
     pub volumes: Option<Vec<core::Volume>>,

@@ -30,7 +30,7 @@ use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired, is_genera
 use serde_json::Value;
 
 use crate::cache::{ClusterCache, PrioritySemaphore, mounted_config_maps};
-pub(crate) use adoption::{Requested, TEMPLATE_KEPT_FOR, kept_template};
+pub(crate) use adoption::{Requested, TEMPLATE_KEPT_FOR, kept_template, was_created_for};
 use object_sync::ObjectSync;
 pub(crate) use object_sync::{belongs_to, is_ours, preserve};
 pub(crate) use volume_claim::grown;

@@ -10,7 +10,9 @@ use kube::{Resource as _, ResourceExt};
 use llsd_api::Distribution;
 use llsd_api::conditions::reason;
 use llsd_render::ca_bundle::CaBundle;
-use llsd_render::objects::{CA_BUNDLE_KEY, CA_BUNDLE_SUFFIX, Kind, Owner, ca_bundle_backup};
+use llsd_render::objects::{
+    CA_BUNDLE_KEY, CA_BUNDLE_SUFFIX, Kind, Owner, ca_bundle_backup, denied_privileges,
+};
 
 use super::apply::{self, Target};
 use super::context::Context;
@@ -152,11 +154,27 @@ impl<I: ImageReader> Pass<'_, I> {
             events.warn(reason::NOTHING_TO_UNDO, note, &regarding).await;
             return self.advance(revision).await;
         };
+        self.check_privileges(&previous.resolution)?;
         let resolved = self.set_back(previous.resolution).await?;
         self.record(None, &resolved, None).await?;
         let note = format!("went back to revision {}", previous.number);
         self.publish(false, reason::UNDONE, note).await;
         Ok(self.decided(resolved, None))
+    }
+
+    /// Rejects a resolution with privileges that the installer allowed then, but does not allow now.
+    fn check_privileges(&self, resolution: &Resolution) -> Result<(), Error> {
+        let Current {
+            checked, stated, ..
+        } = self.current;
+        if stated.allows_privileged_pods {
+            return Ok(());
+        }
+        let kept = &resolution.gathered.kept_privileges;
+        let denied = resolution
+            .checked(self.cr, checked)
+            .and_then(|checked| denied_privileges(&checked, self.owner, kept));
+        Ok(denied.map_or(Ok(()), Err)?)
     }
 
     /// If a rollout changed the resource: notes that its pods are available, or sets it back.

@@ -15,7 +15,7 @@ use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::{Diagnostic, Diagnostics, FieldPath, choices};
 use llsd_registry::BaseConfig;
 use llsd_render::distributions::KnownDistribution;
-use llsd_render::objects::Owner;
+use llsd_render::objects::{Owner, Privileges};
 use llsd_render::{EntryPoint, ProviderPackage, ServerFacts, data_folders};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,9 @@ pub(crate) struct Gathered {
     /// Whether the operator's settings let the pods have privileges on their nodes.
     #[serde(default)]
     pub(crate) allows_privileged_pods: bool,
+    /// Privileges of the overrides that the pods had before the operator took the resource over.
+    #[serde(default)]
+    pub(crate) kept_privileges: Privileges,
     /// Whether the server gets CA certificates.
     #[serde(default)]
     pub(crate) has_ca_bundle: bool,
@@ -208,6 +211,7 @@ pub(crate) async fn gather(
         network_policy,
         allows_any_uid,
         allows_privileged_pods,
+        kept_privileges: Privileges::default(),
         has_ca_bundle: ca.trusted.is_some(),
         warnings,
     })

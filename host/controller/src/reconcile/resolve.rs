@@ -15,11 +15,12 @@ use llsd_render::ca_bundle::{CaBundle, TrustedCa};
 use llsd_render::digest;
 use llsd_render::objects::{
     CA_BUNDLE_BACKUP_SUFFIX, CA_BUNDLE_KEY, Cluster, ConfigPlan, DerivedValues, Desired,
-    FrozenObjects, ObjectInputs, Owner, build_objects, config_map_name, is_generated_config_map,
+    FrozenObjects, ObjectInputs, Owner, Privileges, build_objects, config_map_name,
+    is_generated_config_map,
 };
 use tracing::Instrument;
 
-use super::apply::{Requested, TEMPLATE_KEPT_FOR, kept_template};
+use super::apply::{Requested, TEMPLATE_KEPT_FOR, kept_template, was_created_for};
 use super::error::Error;
 use super::gather::{self, CurrentCa, Gathered, Stated, author_file, gather, stated, trusted_ca};
 use super::generate::generate;
@@ -119,7 +120,13 @@ impl<I: ImageReader> Resolver<'_, I> {
         live: Option<&DynamicObject>,
     ) -> Result<Resolved, Error> {
         let checked = &current.checked;
-        let gathered = self.gather(current, None).await?;
+        let mut gathered = self.gather(current, None).await?;
+        // The pods that upstream created for the resource keep the privileges that they have.
+        if let Some(live) = live.filter(|live| was_created_for(live, self.cr, self.owner)) {
+            let of_pods = Privileges::of_template(&live.data["spec"]["template"]);
+            gathered.kept_privileges =
+                Privileges::requested(checked, self.owner).in_common(&of_pods);
+        }
         let mut plan = self.generate(checked, &gathered).await?;
         let assumed = live.and_then(live_secrets_digest);
         let secrets = self.secrets(checked, &plan, assumed).await?;
@@ -166,7 +173,7 @@ impl<I: ImageReader> Resolver<'_, I> {
         };
         let has_same_file = current.author.file == recorded.author.file;
         let has_same_sources = is_same(has_same_sources) && has_same_file && !renewed.image;
-        let gathered = match has_same_sources {
+        let mut gathered = match has_same_sources {
             true => Gathered {
                 network_policy: current.stated.network_policy,
                 allows_any_uid: current.stated.allows_any_uid,
@@ -185,6 +192,9 @@ impl<I: ImageReader> Resolver<'_, I> {
                 self.gather(current, pinned.as_deref()).await?
             }
         };
+        // A privilege that the resource no longer requests is not kept for later.
+        gathered.kept_privileges = Privileges::requested(checked, self.owner)
+            .in_common(&recorded.gathered.kept_privileges);
         let is_scaling = is_same(differs_in_scaling_only) && has_same_file;
         let has_same_plan = has_same_sources && is_scaling;
         let plan = match has_same_plan && !renewed.adapter {
@@ -330,6 +340,7 @@ impl<I: ImageReader> Resolver<'_, I> {
             network_policy: gathered.network_policy,
             allows_any_uid: gathered.allows_any_uid,
             allows_privileged_pods: gathered.allows_privileged_pods,
+            kept_privileges: &gathered.kept_privileges,
         }
     }
 

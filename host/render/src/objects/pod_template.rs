@@ -11,9 +11,6 @@ use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 
 use super::{ObjectInputs, external_providers, volumes};
 
-/// The key of the operator's settings that lets the pods of a namespace have privileges.
-const SETTING: &str = "podTemplate.privilegedNamespaces";
-
 /// Merges the template of the resource over the operator's.
 pub(super) fn merge(inputs: &ObjectInputs<'_>, mut template: PodTemplateSpec) -> PodTemplateSpec {
     let Some(theirs) = &inputs.checked.workload.pod_template else {
@@ -86,22 +83,12 @@ fn parts(path: &str) -> Vec<&str> {
     parts
 }
 
-/// Rejects what collides with the operator's pod, and privileges that the installer did not allow.
-pub(super) fn check(inputs: &ObjectInputs<'_>) -> Result<(), Diagnostics> {
+/// Rejects what collides with the operator's pod.
+pub(super) fn check_collisions(inputs: &ObjectInputs<'_>) -> Result<(), Diagnostics> {
     let Some(theirs) = &inputs.checked.workload.pod_template else {
         return Ok(());
     };
     let mut found = Vec::new();
-    if !inputs.allows_privileged_pods {
-        found.extend(theirs.privileged.iter().map(|field| {
-            Diagnostic::error(
-                field.clone(),
-                "gives the pods access beyond their namespace, which the installer of the operator did not allow",
-                format!("remove it, or ask the installer to add the namespace to {SETTING} in the operator's settings"),
-            )
-            .with_code("privileged-pod")
-        }));
-    }
     let path = FieldPath::spec().at(&["workload", "podTemplate", "spec"]);
     let spec = theirs.template.spec.iter();
     let in_use = |field: FieldPath, what: &str| {

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PodSpec};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams};
+use llsd_api::Distribution;
 use llsd_e2e::{DEADLINE, Operator};
 use llsd_testbed::eventually;
 use serde_json::json;
@@ -188,4 +189,22 @@ async fn an_upstream_resource_with_every_field_is_adopted_and_removed_fields_are
         .await
         .unwrap();
     operator.wait_until_ready(&name).await;
+    // The pods keep their ServiceAccount without the consent of the installer, but get no other one.
+    let account = |pod: &PodSpec| pod.service_account_name.clone();
+    assert_eq!(
+        account(&operator.pod(&name).await).as_deref(),
+        Some("runner")
+    );
+    let other = json!({"spec": {"workload": {"overrides": {"serviceAccountName": "default"}}}});
+    operator.edit(&name, other).await;
+    let is_rejected = |cr: &Distribution| {
+        let field = "spec.workload.overrides.serviceAccountName: ";
+        let conditions = &cr.status.as_ref().unwrap().conditions;
+        conditions.iter().any(|one| one.message.contains(field))
+    };
+    operator.wait_for(&name, "rejected", is_rejected).await;
+    assert_eq!(
+        account(&operator.pod(&name).await).as_deref(),
+        Some("runner")
+    );
 }

@@ -22,6 +22,13 @@ fn with_distribution(name: &str, distribution: Value) -> Value {
     resource
 }
 
+/// Lets the pods of the operator's namespace have privileges.
+pub(crate) async fn allow_privileged_pods(operator: &Operator) {
+    let namespaces = format!("privilegedNamespaces: [{}]", operator.namespace.name());
+    let settings = json!({"podTemplate": namespaces});
+    operator.apply_config_map(NAME, settings).await;
+}
+
 fn image(deployment: &Deployment) -> Option<&str> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     pod.containers[0].image.as_deref()
@@ -257,9 +264,7 @@ async fn a_pod_template_reaches_the_pods_and_privileges_need_the_consent_of_the_
     let after = operator.api::<Deployment>().get("minimal").await.unwrap();
     assert_eq!(after.metadata.generation, before.metadata.generation);
 
-    let namespaces = format!("privilegedNamespaces: [{}]", operator.namespace.name());
-    let settings = json!({"podTemplate": namespaces});
-    operator.apply_config_map(NAME, settings).await;
+    allow_privileged_pods(&operator).await;
     let uses_host = |deployment: &Deployment| {
         let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref();
         spec.unwrap().host_network == Some(true)
@@ -267,4 +272,39 @@ async fn a_pod_template_reaches_the_pods_and_privileges_need_the_consent_of_the_
     operator
         .wait_for_deployment("minimal", "on the network of its node", uses_host)
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_path_or_an_account_in_overrides_needs_the_consent_of_the_installer() {
+    let operator = Operator::start("overrides").await;
+    let mut resource = minimal();
+    resource["spec"]["workload"] = json!({"overrides": {
+        "serviceAccountName": "default",
+        "volumes": [{"name": "host", "hostPath": {"path": "/var/lib"}}],
+    }});
+    operator.create(&resource).await;
+    let is_rejected = |cr: &Distribution| {
+        let conditions = &cr.status.as_ref().unwrap().conditions;
+        let fields = ["serviceAccountName: ", "volumes[0].hostPath: "];
+        let fields = fields.map(|field| format!("spec.workload.overrides.{field}"));
+        conditions
+            .iter()
+            .any(|one| fields.iter().all(|field| one.message.contains(field)))
+    };
+    operator.wait_for("minimal", "rejected", is_rejected).await;
+    let deployments: Api<Deployment> = operator.api();
+    assert!(deployments.get_opt("minimal").await.unwrap().is_none());
+
+    allow_privileged_pods(&operator).await;
+    let has_both = |deployment: &Deployment| {
+        let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref();
+        let volumes = spec.and_then(|spec| spec.volumes.as_ref());
+        let mut volumes = volumes.into_iter().flatten();
+        spec.unwrap().service_account_name.as_deref() == Some("default")
+            && volumes.any(|one| one.host_path.is_some())
+    };
+    operator
+        .wait_for_deployment("minimal", "with both", has_both)
+        .await;
+    operator.stop().await;
 }

@@ -10,6 +10,8 @@ use llsd_e2e::{Operator, STARTER, TestRegistry, condition, on_image};
 use llsd_testbed::Access;
 use serde_json::json;
 
+use crate::operator_settings::allow_privileged_pods;
+
 /// Shorter than the retry interval, so only the watch can cause the reconciliation.
 const BEFORE_RETRY: Duration = Duration::from_secs(30);
 
@@ -42,6 +44,7 @@ async fn creating_the_missing_pull_secret_makes_the_resource_ready_within_second
         .push_labelled("acme/stack", "1", STARTER, "llama-stack/0.7", None)
         .await;
     let operator = Operator::start_with_registry("pull", registry.settings()).await;
+    allow_privileged_pods(&operator).await;
     // One resource names the pull secret itself, the other through its service account.
     let account = ServiceAccount {
         metadata: ObjectMeta {

@@ -14,6 +14,8 @@ use llsd_e2e::{DEADLINE, Operator, condition, has_condition, minimal, named, pha
 use llsd_testbed::eventually;
 use serde_json::{Value, json};
 
+use crate::operator_settings::allow_privileged_pods;
+
 /// Whether the Deployment has been updated to the newest spec.
 fn is_written(cr: &Distribution) -> bool {
     has_condition(cr, "DeploymentUpdated", "True")
@@ -117,6 +119,7 @@ async fn a_changed_port_updates_the_service_and_the_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_removed_from_a_resource_are_removed_from_its_pods() {
     let operator = Operator::start("removed").await;
+    allow_privileged_pods(&operator).await;
     let constraint = json!({
         "maxSkew": 1, "topologyKey": "example.com/rack", "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"app": "llama-stack"}},

@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1::{EnvVar, VolumeMount};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use llsd_api::checked::{Checked, ServerSource};
-use llsd_api::labels;
-use llsd_render::objects::{DESIRED_DIGEST, Kind};
+use llsd_api::{Distribution, labels};
+use llsd_render::objects::{DESIRED_DIGEST, Kind, Owner};
 use serde_json::{Value, json};
 
 use super::contains::contains;
+use super::object_sync::is_ours;
 
 /// The field of a Deployment with the deadline of its rollout.
 const DEADLINE: &str = "progressDeadlineSeconds";
@@ -72,6 +73,13 @@ pub(super) fn is_orphan(live: &DynamicObject, desired: &Value) -> bool {
 pub(super) fn is_unowned_child(live: &DynamicObject) -> bool {
     let managed_by = live.labels().get(labels::MANAGED_BY).map(String::as_str);
     live.owner_references().is_empty() && managed_by == Some(labels::MANAGER)
+}
+
+/// Whether an object was created for this resource, and not for an earlier one of its name. llama-stack-k8s-operator
+/// loses the owner reference when it replaces a Deployment, but the new one is younger than the resource.
+pub(crate) fn was_created_for(live: &DynamicObject, cr: &Distribution, owner: &Owner) -> bool {
+    let is_younger = live.metadata.creation_timestamp >= cr.metadata.creation_timestamp;
+    is_ours(live, owner) || (is_unowned_child(live) && is_younger)
 }
 
 /// Whether an orphan of a kind is adopted without becoming its owner. Where the cluster enforces it, an
@@ -344,6 +352,36 @@ mod tests {
             &object(ours, owner, json!({"a": "b"})),
             &service
         ));
+    }
+
+    #[test]
+    fn an_orphan_of_an_earlier_resource_was_not_created_for_this_one() {
+        let cr: Distribution = serde_json::from_value(json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": "demo", "creationTimestamp": "2026-01-02T00:00:00Z"},
+            "spec": {"distribution": {"name": "starter"}},
+        }))
+        .expect("a resource");
+        let owner = Owner {
+            namespace: "ns".to_owned(),
+            name: "demo".to_owned(),
+            uid: "u".to_owned(),
+        };
+        let live = |created: &str, manager: &str, owners: Value| {
+            let metadata = json!({
+                "name": "demo", "creationTimestamp": created, "ownerReferences": owners,
+                "labels": {labels::MANAGED_BY: manager},
+            });
+            let object = serde_json::from_value(json!({"metadata": metadata}));
+            was_created_for(&object.expect("an object"), &cr, &owner)
+        };
+        let (before, after) = ("2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z");
+        let by = |uid: &str| json!([{"apiVersion": "v1", "kind": "A", "name": "demo", "uid": uid}]);
+        assert!(live(after, labels::MANAGER, json!([])));
+        assert!(live(after, labels::MANAGER, by("u")));
+        assert!(!live(before, labels::MANAGER, json!([])));
+        assert!(!live(after, "Helm", json!([])));
+        assert!(!live(after, labels::MANAGER, by("other")));
     }
 
     #[test]

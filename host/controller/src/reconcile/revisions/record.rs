@@ -91,7 +91,7 @@ mod tests {
     use llsd_api::check_document;
     use llsd_render::ServerFacts;
     use llsd_render::objects::{
-        Cluster, DerivedValues, FrozenObjects, ObjectInputs, Owner, build_objects,
+        Cluster, DerivedValues, FrozenObjects, ObjectInputs, Owner, Privileges, build_objects,
     };
     use serde_json::Value;
 
@@ -124,6 +124,7 @@ mod tests {
             network_policy: None,
             allows_any_uid: false,
             allows_privileged_pods: false,
+            kept_privileges: &Privileges::default(),
         });
         Resolution {
             author: AuthorInputs {
@@ -140,6 +141,7 @@ mod tests {
                 network_policy: None,
                 allows_any_uid: false,
                 allows_privileged_pods: false,
+                kept_privileges: Privileges::default(),
                 has_ca_bundle: false,
                 warnings: Vec::new(),
             },
