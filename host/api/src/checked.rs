@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 pub use disabled::CheckedDisabled;
 pub use external::CheckedExternal;
-pub use networking::{CheckedNetworking, DEFAULT_PORT, Expose};
+pub use networking::{BackendTls, CheckedNetworking, DEFAULT_PORT, Expose, Gateway, GatewayParent};
 pub use providers::{CheckedProvider, ProviderId};
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
 pub use secrets::{Reference, StringOrReference, variable};

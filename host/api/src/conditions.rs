@@ -35,6 +35,8 @@ pub mod condition {
     pub const STORAGE_READY: &str = "StorageReady";
     /// The Service exists.
     pub const SERVICE_READY: &str = "ServiceReady";
+    /// Every Gateway accepts the route to the server. Absent without a route of the Gateway API.
+    pub const ROUTE_ACCEPTED: &str = "RouteAccepted";
 }
 
 /// Types of the conditions of a `SchemaPlugin`: one for each stage, and `READY`.
@@ -129,6 +131,12 @@ pub mod reason {
     pub const SERVICE_READY: &str = "ServiceReady";
     /// The Service does not exist.
     pub const SERVICE_FAILED: &str = "ServiceFailed";
+    /// Every Gateway accepts the route; the message has the addresses.
+    pub const ROUTE_ACCEPTED: &str = "RouteAccepted";
+    /// A Gateway does not accept the route; the message is that of its controller.
+    pub const ROUTE_REJECTED: &str = "RouteRejected";
+    /// No Gateway has accepted the route yet.
+    pub const ROUTE_PENDING: &str = "RoutePending";
     /// The server returned its release and its providers.
     pub const SERVER_ANSWERED: &str = "ServerAnswered";
     /// The server did not return a usable response; the message has the reason.

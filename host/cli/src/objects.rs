@@ -9,8 +9,8 @@ use llsd_api::checked::{Checked, ServerSource};
 use llsd_api::{Diagnostics, FieldPath};
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Kind, ObjectInputs, Owner, Privileges,
-    build_objects,
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, GatewayApi, Kind, ObjectInputs, Owner,
+    Privileges, build_objects,
 };
 use llsd_render::{EntryPoint, ServerFacts, data_folders, yaml};
 use serde_json::Value;
@@ -67,6 +67,11 @@ pub(crate) fn list(
         name: checked.name.clone(),
         uid: String::new(),
     };
+    // Offline, the cluster is assumed to have what the resource uses.
+    let cluster = Cluster {
+        gateway_api: GatewayApi::COMPLETE,
+        ..Cluster::default()
+    };
     let desired = build_objects(&ObjectInputs {
         checked,
         image,
@@ -74,7 +79,7 @@ pub(crate) fn list(
         plan,
         secrets_digest: None,
         owner: &owner,
-        cluster: &Cluster::default(),
+        cluster: &cluster,
         ca_bundle: None,
         derived: &DerivedValues::default(),
         network_policy: None,

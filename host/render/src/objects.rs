@@ -16,6 +16,7 @@ mod environment;
 mod exposure;
 mod external_providers;
 mod frozen;
+mod gateway;
 mod merge;
 mod metadata;
 mod network_policy;
@@ -52,6 +53,7 @@ pub(crate) use environment::{CA_VARIABLE, OPERATOR_VARIABLES};
 pub use exposure::exposed_url;
 pub use external_providers::init_container_name;
 pub use frozen::FrozenObjects;
+pub use gateway::{GatewayApi, RouteAcceptance, route_acceptance};
 pub use metadata::pod_selector;
 pub use privileges::{Privileges, denied_privileges};
 pub use quantity::is_less as is_smaller_quantity;
@@ -102,6 +104,8 @@ pub enum ConfigPlan {
 pub struct Cluster {
     /// Whether it serves the Route API.
     pub has_routes: bool,
+    /// What it serves of the Gateway API.
+    pub gateway_api: GatewayApi,
     /// Whether it has the ClusterRole [`ANY_UID`].
     pub has_any_uid: bool,
     /// Namespace of the operator, which must be able to connect to the servers. `None`: the operator
@@ -183,6 +187,7 @@ pub fn build_objects(inputs: &ObjectInputs<'_>) -> Result<Desired, Diagnostics> 
     volumes::check_collisions(inputs)?;
     check_privileges(inputs)?;
     pod_template::check_collisions(inputs)?;
+    gateway::check(inputs).map_or(Ok(()), |problem| Err(Diagnostics::from(problem)))?;
     let deployment = deployment::deployment(inputs);
     let mut desired = Desired {
         before: before_pods(inputs),
@@ -250,9 +255,9 @@ fn after_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
             .map(|one| Child::new(Kind::HorizontalPodAutoscaler, converge, optional, &one)),
         disruption_budget::disruption_budget(checked, owner)
             .map(|one| Child::new(Kind::PodDisruptionBudget, converge, optional, &one)),
-        exposure::exposure(inputs),
     ];
-    children.into_iter().flatten().collect()
+    let children = children.into_iter().flatten();
+    children.chain(exposure::exposure(inputs)).collect()
 }
 
 /// The objects that an earlier state of the resource may have created. Never includes a volume claim,
@@ -267,6 +272,9 @@ fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
         (Kind::ConfigMap, ca_bundle::BACKUP_SUFFIX),
         (Kind::Secret, derived_secret::SUFFIX),
         (Kind::Route, exposure::ROUTE_SUFFIX),
+        (Kind::HTTPRoute, gateway::ROUTE_SUFFIX),
+        (Kind::TLSRoute, gateway::ROUTE_SUFFIX),
+        (Kind::BackendTLSPolicy, gateway::POLICY_SUFFIX),
         (Kind::RoleBinding, role_binding::SUFFIX),
     ];
     candidates

@@ -10,8 +10,8 @@ use llsd_api::checked::{Checked, Reference, check_document};
 use llsd_api::{Diagnostics, FieldPath};
 use llsd_render::ca_bundle::{CaBundle, CaSource, TrustedCa};
 use llsd_render::objects::{
-    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, FrozenObjects, Kind, Need,
-    ObjectInputs, Owner, Privileges, build_objects,
+    Cluster, ConfigPlan, DESIRED_DIGEST, DerivedValues, Desired, FrozenObjects, GatewayApi, Kind,
+    Need, ObjectInputs, Owner, Privileges, Retired, build_objects,
 };
 use llsd_render::{
     Generated, PodVariable, Receipt, ReleaseRange, SchemaChoice, SchemaSource, ServerFacts,
@@ -102,6 +102,7 @@ fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
 
     let openshift = Cluster {
         has_routes: true,
+        gateway_api: GatewayApi::default(),
         has_any_uid: true,
         operator_namespace: Some("llsd-system".to_owned()),
     };
@@ -120,6 +121,7 @@ fn on_openshift_the_pods_may_not_run_as_any_user_unless_the_installer_allows_it(
     let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
     let openshift = Cluster {
         has_routes: true,
+        gateway_api: GatewayApi::default(),
         has_any_uid: true,
         operator_namespace: None,
     };
@@ -525,6 +527,111 @@ fn pods_have_privileges_only_with_the_consent_of_the_installer() {
         .clone();
     assert_eq!(pod["hostNetwork"], true);
     assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
+}
+
+/// The objects of a resource with a Gateway, on a cluster with a part of the Gateway API.
+fn with_gateway(networking: Value, gateway_api: GatewayApi) -> Result<Desired, Diagnostics> {
+    let checked = checked(with(json!({"networking": networking})));
+    let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
+    let cluster = Cluster {
+        gateway_api,
+        // A Gateway has precedence over Routes.
+        has_routes: true,
+        ..Cluster::default()
+    };
+    build_objects(&inputs(&checked, &plan, &cluster, &derived))
+}
+
+#[test]
+fn the_objects_of_a_resource_behind_a_gateway() {
+    let gateway = json!({
+        "parentRefs": [{"name": "public", "namespace": "gateways", "sectionName": "https", "port": 443}],
+        "hostnames": ["llama.example.com"],
+    });
+    let plain = json!({
+        "expose": {"gateway": gateway, "annotations": {"example.com/team": "ml"}},
+        "allowedFrom": {"namespaces": ["app"]},
+    });
+    let desired = with_gateway(plain, GatewayApi::COMPLETE).unwrap();
+    let kinds = |desired: &Desired| -> Vec<Kind> {
+        let after = desired.after.iter().map(|child| child.kind);
+        after.filter(|kind| *kind != Kind::Service).collect()
+    };
+    assert_eq!(kinds(&desired), [Kind::HTTPRoute]);
+    let object = |desired: &Desired, kind: Kind| -> Value {
+        let mut after = desired.after.iter();
+        after
+            .find(|child| child.kind == kind)
+            .unwrap()
+            .object
+            .clone()
+    };
+    let backend = json!({
+        "group": "", "kind": "Service", "name": "minimal-service", "port": 8321, "weight": 1,
+    });
+    let parent = json!({
+        "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "public",
+        "namespace": "gateways", "sectionName": "https", "port": 443,
+    });
+    let route = object(&desired, Kind::HTTPRoute);
+    assert_eq!(
+        route["spec"],
+        json!({
+            "parentRefs": [parent],
+            "hostnames": ["llama.example.com"],
+            "rules": [{
+                "backendRefs": [backend],
+                "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+            }],
+        })
+    );
+    let metadata = &route["metadata"];
+    assert_eq!(metadata["name"], "minimal-route");
+    assert_eq!(metadata["annotations"]["example.com/team"], "ml");
+    // The proxies of the Gateway may connect.
+    let policy = desired.before.iter();
+    let mut policy = policy.filter(|child| child.kind == Kind::NetworkPolicy);
+    let policy = policy.next().unwrap().object["spec"]["ingress"].to_string();
+    assert!(policy.contains("\"gateways\""), "{policy}");
+    let is_retired = |one: &Retired| one.kind == Kind::TLSRoute && one.name == "minimal-route";
+    assert!(desired.retired.iter().any(is_retired));
+
+    let tls = json!({"secretName": "llama-tls"});
+    let passed = json!({"tls": tls, "expose": {"gateway": gateway}});
+    let desired = with_gateway(passed, GatewayApi::COMPLETE).unwrap();
+    assert_eq!(kinds(&desired), [Kind::TLSRoute]);
+    let mut again = gateway;
+    again["backendTLS"] = json!({"caConfigMapName": "llama-ca"});
+    let again = json!({"tls": tls, "expose": {"gateway": again}});
+    let desired = with_gateway(again, GatewayApi::COMPLETE).unwrap();
+    assert_eq!(kinds(&desired), [Kind::HTTPRoute, Kind::BackendTLSPolicy]);
+    assert_eq!(
+        object(&desired, Kind::BackendTLSPolicy)["spec"],
+        json!({
+            "targetRefs": [{"group": "", "kind": "Service", "name": "minimal-service"}],
+            "validation": {
+                "hostname": "minimal-service.ml.svc",
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "llama-ca"}],
+            },
+        })
+    );
+}
+
+#[test]
+fn a_gateway_needs_a_cluster_with_the_kinds_that_it_uses() {
+    let gateway = json!({"parentRefs": [{"name": "public"}], "hostnames": ["llama.example.com"]});
+    let passed = json!({"tls": {"secretName": "t"}, "expose": {"gateway": gateway}});
+    let without = GatewayApi {
+        has_tls_routes: false,
+        ..GatewayApi::COMPLETE
+    };
+    let problems = with_gateway(passed, without).unwrap_err();
+    let problem = problems.iter().next().unwrap().to_string();
+    let expected = "spec.networking.expose.gateway: the cluster does not serve TLSRoute";
+    assert!(problem.starts_with(expected), "{problem}");
+    let plain = json!({"expose": {"gateway": gateway}});
+    assert!(with_gateway(plain.clone(), without).is_ok());
+    assert!(with_gateway(plain, GatewayApi::default()).is_err());
 }
 
 /// The fields of overrides that are rejected in a namespace that the installer did not list.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 mod fleet;
+mod gateway_api;
 mod health;
 mod objects;
 mod operator;
@@ -17,6 +18,7 @@ mod test_registry;
 mod webhooks;
 
 pub use fleet::Fleet;
+pub use gateway_api::{gateway_objects, install_gateway_api, wait_for_gateway_object};
 pub use health::{argocd_health, kstatus};
 pub use operator::{Operator, host, plugins, registries};
 pub use operator_process::OperatorProcess;

@@ -10,6 +10,7 @@ use std::fmt;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use data_encoding::HEXLOWER;
@@ -252,6 +253,26 @@ fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
 /// A name for something of which several exist, such as the node of a folder.
 pub(crate) fn short_hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes)[..4])
+}
+
+/// The folder with the files of a Go module, at the version that a module under `go/` pins.
+pub fn module_folder(pinned_by: &str, module: &str) -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("go")
+        .join(pinned_by);
+    let output = Command::new("go")
+        .current_dir(folder)
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off")
+        .args(["mod", "download", "-json", module])
+        .output()
+        .context("failed to run go; install Go 1.26 or newer")?;
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let folder = answer["Dir"].as_str();
+    folder
+        .map(PathBuf::from)
+        .with_context(|| format!("failed to download {module}: {}", answer["Error"]))
 }
 
 fn module_dir(tool: Tool) -> PathBuf {

@@ -1,5 +1,7 @@
 //! Checks `spec.networking`.
 
+mod gateway;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyPeer};
@@ -12,6 +14,8 @@ use crate::json_type::type_name;
 use crate::names;
 use crate::rules;
 use crate::v1alpha2::{AllowedFrom, CaBundle, Networking, Tls};
+
+pub use gateway::{BackendTls, Gateway, GatewayParent};
 
 /// The default port of the server.
 pub const DEFAULT_PORT: u16 = 8321;
@@ -52,8 +56,10 @@ pub struct Expose {
     pub ingress_class_name: Option<String>,
     /// Secret of the TLS certificate of the Ingress.
     pub tls_secret_name: Option<String>,
-    /// Annotations of the Ingress or Route.
+    /// Annotations of the Ingress, Route, HTTPRoute or TLSRoute.
     pub annotations: BTreeMap<String, String>,
+    /// Access through the Gateway API, instead of an Ingress or Route.
+    pub gateway: Option<Gateway>,
 }
 
 /// Checks networking. The schema has checked the range of the port.
@@ -79,13 +85,15 @@ pub(super) fn check(networking: &Networking, diagnostics: &mut Collector) -> Che
     if let Some(allowed) = allowed_from {
         check_allowed_from(allowed, &path.field("allowedFrom"), diagnostics);
     }
+    let tls_secret = tls.and_then(|tls| check_tls(tls, &path.field("tls"), diagnostics));
+    let has_tls = tls_secret.is_some();
     CheckedNetworking {
         requested_port: port.and_then(|port| u16::try_from(port).ok()),
-        tls_secret: tls.and_then(|tls| check_tls(tls, &path.field("tls"), diagnostics)),
+        tls_secret,
         ca_bundle: tls.and_then(|tls| tls.ca_bundle.clone()),
         expose: expose
             .as_ref()
-            .and_then(|expose| check_expose(expose, &path.field("expose"), diagnostics)),
+            .and_then(|expose| check_expose(expose, &path.field("expose"), has_tls, diagnostics)),
         allowed_from: allowed_from.clone(),
         egress: egress.clone(),
         mentions_access: expose.is_some() || allowed_from.is_some(),
@@ -224,7 +232,12 @@ fn check_tls(tls: &Tls, path: &FieldPath, diagnostics: &mut Collector) -> Option
     }
 }
 
-fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) -> Option<Expose> {
+fn check_expose(
+    value: &Value,
+    path: &FieldPath,
+    has_tls: bool,
+    diagnostics: &mut Collector,
+) -> Option<Expose> {
     let map = match value {
         Value::Bool(enabled) => return enabled.then(Expose::default),
         Value::Object(map) => map,
@@ -244,6 +257,7 @@ fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) ->
         "ingressClassName",
         "tlsSecretName",
         "annotations",
+        "gateway",
     ];
     let object = UntypedObject::open(map, path.clone(), &known, diagnostics);
     let enabled = object.boolean("enabled", diagnostics);
@@ -267,7 +281,20 @@ fn check_expose(value: &Value, path: &FieldPath, diagnostics: &mut Collector) ->
             diagnostics,
         ),
         annotations: annotations(&object, diagnostics),
+        gateway: object
+            .value("gateway")
+            .and_then(|value| gateway::check(value, &path.field("gateway"), has_tls, diagnostics)),
     };
+    if expose.gateway.is_some() {
+        let others = ["hostname", "ingressClassName", "tlsSecretName"];
+        for field in others.into_iter().filter(|one| object.value(one).is_some()) {
+            diagnostics.error(
+                &path.field(field),
+                "cannot be combined with gateway",
+                "remove it; the host names are in gateway.hostnames, and certificates are in the Gateway",
+            );
+        }
+    }
     if enabled == Some(false) && expose != Expose::default() {
         diagnostics.warning(
             path,

@@ -327,6 +327,47 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule(
+        "gateway",
+        (
+            "is not a valid reference to a Gateway",
+            "write {parentRefs: [{name: public}], hostnames: [llama.example.com]}",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, networking: {expose: {gateway: public}}}",
+                "spec.networking.expose.gateway",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {expose: {gateway: {hostnames: [a.example.com]}}}}",
+                "spec.networking.expose.gateway.parentRefs",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {expose: {gateway: {parentRefs: [{name: Bad Name}]}}}}",
+                "spec.networking.expose.gateway.parentRefs[0].name",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {expose: {gateway: {parentRefs: [{name: a, port: 70000}]}}}}",
+                "spec.networking.expose.gateway.parentRefs[0].port",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {expose: {gateway: {parentRefs: [{name: a}], hostnames: [a_b]}}}}",
+                "spec.networking.expose.gateway.hostnames[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {expose: {hostname: a.example.com, gateway: {parentRefs: [{name: a}]}}}}",
+                "spec.networking.expose.hostname",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {expose: {gateway: {parentRefs: [{name: a}], backendTLS: {}}}}}",
+                "spec.networking.expose.gateway.backendTLS",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {tls: {secretName: t}, expose: {gateway: {parentRefs: [{name: a}]}}}}",
+                "spec.networking.expose.gateway.hostnames",
+            ),
+        ],
+    ),
+    rule(
         "network-peer",
         (
             "is not a peer of a NetworkPolicy",

@@ -19,7 +19,11 @@ pub struct Networking {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// Exposes the server outside the cluster: true, false, or
-    /// {enabled, hostname, ingressClassName, tlsSecretName, annotations}. {} means true.
+    /// {enabled, hostname, ingressClassName, tlsSecretName, annotations}. {} means true. {gateway:
+    /// {parentRefs: [{name: public, namespace: gateways}], hostnames: [llama.example.com]}} exposes it through
+    /// the Gateway API instead of an Ingress or Route. For a server with TLS, the Gateway passes connections
+    /// through, unless gateway.backendTLS: {hostname, caConfigMapName} lets it terminate TLS and connect to the
+    /// server with TLS again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub expose: Option<Value>,

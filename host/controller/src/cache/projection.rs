@@ -35,7 +35,8 @@ pub(super) fn child(kind: Kind, mut object: DynamicObject) -> DynamicObject {
     if let Value::Object(data) = &mut object.data {
         match (kind, data.get_mut("status")) {
             (Kind::Deployment, Some(status)) => drop_times(status),
-            (Kind::PersistentVolumeClaim | Kind::Ingress | Kind::Route, Some(_)) | (_, None) => {}
+            (Kind::PersistentVolumeClaim, Some(_)) | (_, None) => {}
+            (kind, Some(_)) if kind.has_address() => {}
             (_, Some(_)) => {
                 data.remove("status");
             }

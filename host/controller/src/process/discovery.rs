@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use llsd_render::objects::{ANY_UID, Cluster, Kind};
+use llsd_render::objects::{ANY_UID, Cluster, GatewayApi, Kind};
 
 use crate::cache::Scope;
 
@@ -41,6 +41,15 @@ pub(crate) async fn discover_once(client: &Client) -> Result<Cluster, kube::Erro
     let groups = client.list_api_groups().await?;
     let routes = Kind::Route.resource().group;
     let has_routes = groups.groups.iter().any(|group| group.name == routes);
+    let gateways = Kind::HTTPRoute.resource();
+    let has_gateways = groups.groups.iter().any(|group| {
+        let mut versions = group.versions.iter();
+        group.name == gateways.group && versions.any(|one| one.version == gateways.version)
+    });
+    let gateway_api = match has_gateways {
+        true => gateway_api(client, &gateways.api_version).await?,
+        false => GatewayApi::default(),
+    };
     let role = Api::<ClusterRole>::all(client.clone());
     let has_any_uid = has_routes
         && unless_forbidden(role.get_metadata_opt(ANY_UID).await)?
@@ -48,8 +57,23 @@ pub(crate) async fn discover_once(client: &Client) -> Result<Cluster, kube::Erro
             .is_some();
     Ok(Cluster {
         has_routes,
+        gateway_api,
         has_any_uid,
         operator_namespace: operator_namespace(),
+    })
+}
+
+/// The kinds of the Gateway API that the cluster serves. Older releases have fewer.
+async fn gateway_api(client: &Client, version: &str) -> Result<GatewayApi, kube::Error> {
+    let served = client.list_api_group_resources(version).await?.resources;
+    let has = |kind: Kind| {
+        let wanted = kind.resource().kind;
+        served.iter().any(|one| one.kind == wanted)
+    };
+    Ok(GatewayApi {
+        has_http_routes: has(Kind::HTTPRoute),
+        has_tls_routes: has(Kind::TLSRoute),
+        has_backend_tls: has(Kind::BackendTLSPolicy),
     })
 }
 
@@ -65,12 +89,22 @@ async fn without_forbidden(
         if !may_list {
             tracing::warn!(
                 ?kind,
-                "the roles of the operator do not include this API of the cluster, so it is not used; on OpenShift, install overlays/openshift or set openshift.enabled"
+                "the roles of the operator do not include this API of the cluster, so it is not used; on OpenShift, install overlays/openshift or set openshift.enabled; for the Gateway API, update the roles"
             );
         }
         Ok::<bool, kube::Error>(may_list)
     };
+    let GatewayApi {
+        has_http_routes,
+        has_tls_routes,
+        has_backend_tls,
+    } = cluster.gateway_api;
     Ok(Cluster {
+        gateway_api: GatewayApi {
+            has_http_routes: has_http_routes && may_list(Kind::HTTPRoute).await?,
+            has_tls_routes: has_tls_routes && may_list(Kind::TLSRoute).await?,
+            has_backend_tls: has_backend_tls && may_list(Kind::BackendTLSPolicy).await?,
+        },
         has_routes: cluster.has_routes && may_list(Kind::Route).await?,
         has_any_uid: cluster.has_any_uid && may_list(Kind::RoleBinding).await?,
         ..cluster

@@ -54,7 +54,7 @@ pub(crate) enum Error {
 /// The result of the writes.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// The current Ingress or Route.
+    /// The current Ingress, Route, HTTPRoute or TLSRoute.
     pub(crate) exposure: Option<Arc<DynamicObject>>,
     /// Why optional objects could not be written.
     pub(crate) optional_failures: Vec<Error>,
@@ -176,7 +176,8 @@ fn compare(
     Ok(syncs)
 }
 
-/// Writes objects concurrently, because none depends on another. Returns the Ingress or Route.
+/// Writes objects concurrently, because none depends on another. Returns the one that has the address
+/// outside the cluster.
 async fn write(
     target: Target<'_>,
     syncs: Vec<ObjectSync>,
@@ -189,7 +190,7 @@ async fn write(
     let mut exposure = None;
     for (kind, need, written) in join_all(writes).await {
         match written {
-            Ok(live) if matches!(kind, Kind::Ingress | Kind::Route) => exposure = Some(live),
+            Ok(live) if kind.has_address() => exposure = Some(live),
             Ok(_) => {}
             Err(error) if need == Need::Optional => optional_failures.push(error),
             Err(error) => return Err(error),

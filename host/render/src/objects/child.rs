@@ -13,7 +13,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Cluster, DESIRED_DIGEST};
+use super::{Cluster, DESIRED_DIGEST, gateway};
 use crate::digest;
 
 /// Declares [`Kind`] and [`Kind::ALL`] from one list.
@@ -57,6 +57,12 @@ kinds! {
     Ingress,
     /// Access from outside the cluster, on OpenShift.
     Route,
+    /// Access from outside the cluster, through a Gateway.
+    HTTPRoute,
+    /// The same for a server with TLS, whose connections are passed through.
+    TLSRoute,
+    /// How a Gateway connects to a server with TLS.
+    BackendTLSPolicy,
 }
 
 impl Kind {
@@ -65,6 +71,9 @@ impl Kind {
         match self {
             Self::Route => cluster.has_routes,
             Self::RoleBinding => cluster.has_any_uid,
+            Self::HTTPRoute | Self::TLSRoute | Self::BackendTLSPolicy => {
+                gateway::is_served(self, cluster)
+            }
             _ => true,
         }
     }
@@ -87,7 +96,18 @@ impl Kind {
                 &GroupVersionKind::gvk("route.openshift.io", "v1", "Route"),
                 "routes",
             ),
+            Self::HTTPRoute => gateway::resource("HTTPRoute", "httproutes"),
+            Self::TLSRoute => gateway::resource("TLSRoute", "tlsroutes"),
+            Self::BackendTLSPolicy => gateway::resource("BackendTLSPolicy", "backendtlspolicies"),
         }
+    }
+
+    /// Whether an object of this kind has the address of the server outside the cluster.
+    pub fn has_address(self) -> bool {
+        matches!(
+            self,
+            Self::Ingress | Self::Route | Self::HTTPRoute | Self::TLSRoute
+        )
     }
 
     /// Whether pods of an older template may still read an object of this kind.

@@ -1,5 +1,5 @@
-//! Exposes the server outside the cluster: with a Route if the cluster serves that API, otherwise with
-//! an Ingress.
+//! Exposes the server outside the cluster: through a Gateway if the resource names one, otherwise with a
+//! Route if the cluster serves that API, and with an Ingress if not.
 //!
 //! Only fields from the resource are set, so that annotations and labels of others are preserved.
 
@@ -11,28 +11,36 @@ use llsd_api::checked::Expose;
 use serde_json::{Value, json};
 
 use super::metadata::metadata;
-use super::{Child, Kind, Need, ObjectInputs, Write, service};
+use super::{Child, Kind, Need, ObjectInputs, Write, gateway, service};
 
 pub(super) const INGRESS_SUFFIX: &str = "-ingress";
 pub(super) const ROUTE_SUFFIX: &str = "-route";
 /// Annotation that makes ingress-nginx connect to the server with TLS.
 const BACKEND_PROTOCOL: (&str, &str) = ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS");
 
-/// The object that exposes the server, if the resource requests it.
-pub(super) fn exposure(inputs: &ObjectInputs<'_>) -> Option<Child> {
-    let expose = inputs.checked.networking.expose.as_ref()?;
-    Some(if inputs.cluster.has_routes {
+/// The objects that expose the server, if the resource requests it.
+pub(super) fn exposure(inputs: &ObjectInputs<'_>) -> Vec<Child> {
+    let Some(expose) = &inputs.checked.networking.expose else {
+        return Vec::new();
+    };
+    if let Some(gateway) = &expose.gateway {
+        return gateway::objects(inputs, expose, gateway);
+    }
+    vec![if inputs.cluster.has_routes {
         let name = format!("{}{ROUTE_SUFFIX}", inputs.owner.name);
         let route = route(inputs, expose);
         Child::from_json(Kind::Route, Write::Converge, Need::Optional, name, route)
     } else {
         let ingress = ingress(inputs, expose);
         Child::new(Kind::Ingress, Write::Converge, Need::Optional, &ingress)
-    })
+    }]
 }
 
-/// The URL of a live Ingress or Route. `None` if it has no address yet.
+/// The URL of a live Ingress or Route, or of a route to a Gateway. `None` if it has no address yet.
 pub fn exposed_url(live: &Value) -> Option<String> {
+    if let Some(route) = gateway::route_acceptance(live) {
+        return route.urls.into_iter().next();
+    }
     let spec = &live["spec"];
     let balancer = &live["status"]["loadBalancer"]["ingress"][0];
     let candidates = [
@@ -61,6 +69,7 @@ fn ingress(inputs: &ObjectInputs<'_>, expose: &Expose) -> Ingress {
         ingress_class_name,
         tls_secret_name,
         annotations,
+        gateway: _,
     } = expose;
     let networking = &inputs.checked.networking;
     let mut metadata = metadata(inputs.owner, INGRESS_SUFFIX);
@@ -117,6 +126,7 @@ fn route(inputs: &ObjectInputs<'_>, expose: &Expose) -> Value {
         ingress_class_name: _,
         tls_secret_name,
         annotations,
+        gateway: _,
     } = expose;
     let server_has_tls = inputs.checked.networking.tls_secret.is_some();
     let termination = match (server_has_tls, tls_secret_name) {

@@ -89,8 +89,13 @@ fn peers(inputs: &ObjectInputs<'_>) -> Vec<NetworkPolicyPeer> {
         ..NetworkPolicyPeer::default()
     });
     let operator = inputs.cluster.operator_namespace.iter();
+    let expose = networking.expose.as_ref();
+    let gateway = expose.and_then(|expose| expose.gateway.as_ref());
+    let gateways = gateway.into_iter().flat_map(|gateway| &gateway.parents);
+    let gateways = gateways.filter_map(|parent| parent.namespace.as_ref());
     let named = operator
         .chain(namespaces())
+        .chain(gateways)
         .map(|name| labelled(NAMESPACE_NAME, name));
     let marked = labels.iter().flatten().map(|key| {
         namespaces_with(LabelSelector {

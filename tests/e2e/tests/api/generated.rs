@@ -194,6 +194,7 @@ pub(crate) fn v1alpha2(rng: &mut Rng) -> Value {
                                     json!({}),
                                     json!({"hostname": "a.example.com"}),
                                     json!({"enabled": false}),
+                                    json!({"gateway": {"parentRefs": [{"name": "a"}], "hostnames": ["a.example.com"]}}),
                                 ],
                             )
                         }),

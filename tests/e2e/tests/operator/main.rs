@@ -9,6 +9,7 @@ mod children;
 mod config_maps;
 mod external;
 mod faults;
+mod gateway;
 mod hostile;
 mod idle;
 mod lifecycle;

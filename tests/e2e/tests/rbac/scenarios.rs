@@ -7,11 +7,13 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
 use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
-    DEADLINE, Operator, SERVED_BY, TestRegistry, condition, config_map, has_condition, named,
+    DEADLINE, Operator, SERVED_BY, TestRegistry, condition, config_map, gateway_objects,
+    has_condition, named, wait_for_gateway_object,
 };
+use llsd_render::objects::Kind;
 use llsd_testbed::{CertificateAuthority, eventually, until};
 use serde_json::{Value, json};
 
@@ -136,6 +138,76 @@ pub(crate) async fn collide_with_foreign_objects(operator: &Operator) {
     operator
         .wait_for("optional", "named all of them", names_all)
         .await;
+}
+
+/// Creates and removes every object of the Gateway API, and finds objects of another owner under the names
+/// of those of another resource.
+pub(crate) async fn attach_to_a_gateway(operator: &Operator) {
+    let kinds = [Kind::HTTPRoute, Kind::TLSRoute, Kind::BackendTLSPolicy];
+    let names = kinds.map(|kind| match kind {
+        Kind::BackendTLSPolicy => "foreign-backend-tls",
+        _ => "foreign-route",
+    });
+    let api = |kind| gateway_objects(operator, kind);
+    for (kind, name) in kinds.into_iter().zip(names) {
+        let backend = json!({"name": "other", "port": 1});
+        let spec = match kind {
+            Kind::BackendTLSPolicy => json!({
+                "targetRefs": [{"group": "", "kind": "Service", "name": "other"}],
+                "validation": {"hostname": "other", "wellKnownCACertificates": "System"},
+            }),
+            _ => json!({"hostnames": ["a.example.com"], "rules": [{"backendRefs": [backend]}]}),
+        };
+        let ApiResource {
+            api_version,
+            kind: of,
+            ..
+        } = kind.resource();
+        let object = json!({
+            "apiVersion": api_version, "kind": of, "metadata": {"name": name}, "spec": spec,
+        });
+        let parameters = PatchParams::apply("tests").force();
+        let patch = Patch::Apply(&object);
+        api(kind).patch(name, &parameters, &patch).await.unwrap();
+    }
+    operator
+        .apply_secret("serving", &[("tls.crt", "c"), ("tls.key", "k")])
+        .await;
+    let gateway = json!({"parentRefs": [{"name": "public"}], "hostnames": ["a.example.com"]});
+    let tls = json!({"tls": {"secretName": "serving"}});
+    let again = json!({"expose": {"gateway": {"backendTLS": {}}}});
+    let steps = [json!({"expose": {"gateway": gateway}}), tls, again];
+    for (name, own) in [("foreign", false), ("attached", true)] {
+        operator.create(&named(name)).await;
+        for (step, kind) in steps.iter().zip(kinds) {
+            let change = json!({"spec": {"networking": step}});
+            operator.edit(name, change).await;
+            let object = match kind {
+                Kind::BackendTLSPolicy => format!("{name}-backend-tls"),
+                _ => format!("{name}-route"),
+            };
+            if own {
+                wait_for_gateway_object(operator, kind, &object, true).await;
+                continue;
+            }
+            let wanted = format!("{kind:?} {object:?}");
+            let is_named = |cr: &Distribution| {
+                condition(cr, "DeploymentUpdated")
+                    .is_some_and(|(_, _, message)| message.contains(&wanted))
+            };
+            operator.wait_for(name, "named", is_named).await;
+        }
+    }
+    operator
+        .edit("attached", json!({"spec": {"networking": null}}))
+        .await;
+    for kind in kinds {
+        let object = match kind {
+            Kind::BackendTLSPolicy => "attached-backend-tls",
+            _ => "attached-route",
+        };
+        wait_for_gateway_object(operator, kind, object, false).await;
+    }
 }
 
 /// Refers to a CA bundle in another namespace. Only the CA key is copied, and a changed CA is copied again.

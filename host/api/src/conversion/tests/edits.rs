@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_edit_through_v1alpha1_keeps_the_fields_of_v1alpha2() {
     let document = v1alpha2(
-        "{distribution: {name: starter, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9000, expose: {hostname: h}}, workload: {overrides: {imagePullSecrets: [{name: p}]}}}",
+        "{distribution: {name: starter, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9000, expose: {gateway: {parentRefs: [{name: public}], hostnames: [h]}}}, workload: {overrides: {imagePullSecrets: [{name: p}]}}}",
     );
     let mut old = down(&document);
     old["spec"]["server"]["distribution"]["name"] = json!("remote-vllm");
@@ -15,7 +15,7 @@ fn an_edit_through_v1alpha1_keeps_the_fields_of_v1alpha2() {
     assert_eq!(
         edited["spec"],
         yaml(
-            "{distribution: {name: remote-vllm, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9001, expose: {hostname: h}}, workload: {overrides: {imagePullSecrets: [{name: p}], env: [{name: A, value: b}]}}}"
+            "{distribution: {name: remote-vllm, schema: llama-stack/0.7}, providers: {inference: {provider: vllm}}, networking: {port: 9001, expose: {gateway: {parentRefs: [{name: public}], hostnames: [h]}}}, workload: {overrides: {imagePullSecrets: [{name: p}], env: [{name: A, value: b}]}}}"
         )
     );
     assert_eq!(annotation(&edited, CONFLICTS), None);

@@ -9,7 +9,7 @@ pub(crate) const RULES: &[Rule] = &[rule(
         concat!(
             "!has(object.spec.networking) || !has(object.spec.networking.expose) || type(object.spec.networking.expose) == bool || ",
             "(type(object.spec.networking.expose) == map && ",
-            "object.spec.networking.expose.all(f, f in ['enabled', 'hostname', 'ingressClassName', 'tlsSecretName', 'annotations']) && ",
+            "object.spec.networking.expose.all(f, f in ['enabled', 'hostname', 'ingressClassName', 'tlsSecretName', 'annotations', 'gateway']) && ",
             "(!has(object.spec.networking.expose.enabled) || type(object.spec.networking.expose.enabled) == bool) && ",
             "['hostname', 'ingressClassName', 'tlsSecretName'].all(f, !(f in object.spec.networking.expose) || ",
             "(type(object.spec.networking.expose[f]) == string && object.spec.networking.expose[f] != '')))"

@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use llsd_api::checked::ServerSource;
-use llsd_api::conditions::condition;
+use llsd_api::conditions::{condition, reason};
 use llsd_api::v1alpha2::{DistributionConfig, DistributionStatus};
-use llsd_render::objects::{Owner, exposed_url, pod_selector, service_url};
+use llsd_render::objects::{
+    Owner, RouteAcceptance, exposed_url, pod_selector, route_acceptance, service_url,
+};
 
 use super::conditions::Conditions;
 use super::config_status::{config_generation, resolved_distribution};
@@ -56,6 +58,9 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
             let missing = observed.missing_exposure_secret.as_deref();
             step_conditions::succeeded(&mut conditions, applied, missing);
             describe(&mut status, applied, owner, now);
+            let exposure = applied.written.exposure.as_ref();
+            let route = exposure.and_then(|live| route_acceptance(&live.data));
+            route_accepted(&mut conditions, route.as_ref());
         }
         Err(error) => step_conditions::failed(&mut conditions, error),
     }
@@ -116,7 +121,7 @@ fn describe(status: &mut DistributionStatus, applied: &Applied, owner: &Owner, n
     server::forget_version(status, before.as_ref(), &resolved);
     status.resolved_distribution = Some(resolved);
     status.service_url = Some(service_url(&applied.checked, owner));
-    // Empty while the Ingress or Route has no address yet.
+    // Empty while the Ingress or route has no address yet.
     let exposure = applied.written.exposure.as_ref();
     status.route_url = exposure.map(|live| exposed_url(&live.data).unwrap_or_default());
     let config = status.distribution_config.get_or_insert_default();
@@ -124,6 +129,27 @@ fn describe(status: &mut DistributionStatus, applied: &Applied, owner: &Owner, n
         active_distribution: Some(distribution_name(&applied.checked.server)),
         ..config.clone()
     };
+}
+
+/// Reports whether Gateways accept the route to the server, and at which addresses.
+fn route_accepted(conditions: &mut Conditions, route: Option<&RouteAcceptance>) {
+    let Some(route) = route else {
+        return conditions.remove(condition::ROUTE_ACCEPTED);
+    };
+    let is_accepted = route.is_accepted && route.problems.is_empty();
+    let (reason, message) = match (is_accepted, route.problems.is_empty()) {
+        (true, _) if route.urls.is_empty() => {
+            let message = "the listeners of the Gateway have the host names";
+            (reason::ROUTE_ACCEPTED, message.to_owned())
+        }
+        (true, _) => (reason::ROUTE_ACCEPTED, route.urls.join(" ")),
+        (false, false) => (reason::ROUTE_REJECTED, route.problems.join("\n")),
+        (false, true) => {
+            let message = "no Gateway has accepted the route yet";
+            (reason::ROUTE_PENDING, message.to_owned())
+        }
+    };
+    conditions.set(condition::ROUTE_ACCEPTED, is_accepted, reason, message);
 }
 
 fn set_operator_version(status: &mut DistributionStatus, now: Timestamp) {
