@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 pub use disabled::CheckedDisabled;
 pub use external::CheckedExternal;
 pub use networking::{BackendTls, CheckedNetworking, DEFAULT_PORT, Expose, Gateway, GatewayParent};
-pub use providers::{CheckedProvider, ProviderId};
+pub use providers::{CheckedProvider, ProviderId, SECRET_FILES_FOLDER, SecretFile};
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
 pub use secrets::{Reference, StringOrReference, variable};
 pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
@@ -95,6 +95,13 @@ impl Checked {
         let mut references: Vec<_> = providers.chain(self.storage.references()).collect();
         references.sort();
         references
+    }
+
+    /// The keys of Secrets that are files in the pod.
+    pub fn secret_files(&self) -> impl Iterator<Item = &SecretFile> {
+        self.providers
+            .iter()
+            .flat_map(|provider| &provider.secret_files)
     }
 }
 

@@ -120,6 +120,9 @@ pub struct DistributionSpec {
     /// The server to run: the name of a supported distribution, or an image.
     pub distribution: DistributionSource,
     /// Providers by API, merged by id into those of the distribution. Each API has one provider or a list.
+    /// Fields of a provider: id, provider, endpoint, apiKey, host, settings, secretRefs and secretFiles, a list of
+    /// {name, key, path, setting, env}: a key of a Secret becomes a file in the pod, and the setting or variable
+    /// gets its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub providers: Option<Providers>,
     /// Models, tools and shields to register when the server starts.

@@ -26,6 +26,7 @@ mod privileges;
 mod quantity;
 mod role_binding;
 mod scheduling;
+mod secret_files;
 mod security;
 mod service;
 pub(crate) mod tls;

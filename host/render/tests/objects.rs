@@ -529,6 +529,63 @@ fn pods_have_privileges_only_with_the_consent_of_the_installer() {
     assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
 }
 
+#[test]
+fn a_secret_file_is_mounted_and_its_path_is_a_setting_and_a_variable() {
+    let checked = checked(with(json!({
+        "providers": {"inference": [
+            {"id": "vllm", "provider": "vllm", "endpoint": "http://vllm:8000", "secretFiles": [
+                {"name": "ca", "key": "ca.crt", "setting": "network.tls.verify"},
+                {"name": "client", "key": "tls.key", "path": "/certs/key.pem"},
+            ]},
+            {"id": "vertex", "provider": "vertexai", "settings": {"project": "p"}, "secretFiles": [
+                {"name": "gcp", "key": "key.json", "env": "GOOGLE_APPLICATION_CREDENTIALS"},
+            ]},
+        ]},
+    })));
+    let default = "/etc/llama-stack-files/vllm/ca/ca.crt";
+    assert_eq!(
+        checked.providers[0].settings["network"]["tls"]["verify"],
+        default
+    );
+    let desired = built(&checked, &generated(Vec::new())).unwrap();
+    let server = &desired.deployment.object["spec"]["template"]["spec"]["containers"][0];
+    let variables = server["env"].as_array().unwrap();
+    let variable = json!({
+        "name": "GOOGLE_APPLICATION_CREDENTIALS",
+        "value": "/etc/llama-stack-files/vertex/gcp/key.json",
+    });
+    assert!(variables.contains(&variable), "{variables:?}");
+    let mounts = server["volumeMounts"].as_array().unwrap();
+    let own = json!({
+        "name": "secret-files", "mountPath": "/certs/key.pem", "subPath": "vllm/client/tls.key",
+        "readOnly": true,
+    });
+    assert!(mounts.contains(&own), "{mounts:?}");
+    let folder = json!({
+        "name": "secret-files", "mountPath": "/etc/llama-stack-files", "readOnly": true,
+    });
+    assert!(mounts.contains(&folder), "{mounts:?}");
+    let source = |secret: &str, key: &str, path: &str| json!({"secret": {"name": secret, "items": [{"key": key, "path": path}]}});
+    let volume = json!({"name": "secret-files", "projected": {"sources": [
+        source("gcp", "key.json", "vertex/gcp/key.json"),
+        source("ca", "ca.crt", "vllm/ca/ca.crt"),
+        source("client", "tls.key", "vllm/client/tls.key"),
+    ]}});
+    let volumes = &desired.deployment.object["spec"]["template"]["spec"]["volumes"];
+    assert!(volumes.as_array().unwrap().contains(&volume), "{volumes}");
+}
+
+#[test]
+fn a_secret_file_cannot_be_in_a_directory_that_the_operator_mounts() {
+    let file = json!({"name": "s", "key": "k", "path": "/etc/llama-stack/key"});
+    let checked = checked(with(json!({"providers": {"inference": {
+        "provider": "vllm", "endpoint": "http://vllm:8000", "secretFiles": [file],
+    }}})));
+    let problems = built(&checked, &generated(Vec::new())).unwrap_err();
+    let fields: Vec<String> = problems.iter().map(|one| one.field.to_string()).collect();
+    assert_eq!(fields, ["spec.providers.inference.secretFiles[0].path"]);
+}
+
 /// The objects of a resource with a Gateway, on a cluster with a part of the Gateway API.
 fn with_gateway(networking: Value, gateway_api: GatewayApi) -> Result<Desired, Diagnostics> {
     let checked = checked(with(json!({"networking": networking})));

@@ -57,6 +57,8 @@ fn references(checked: &Checked) -> Vec<ObjectReference> {
         .collect();
     let of_overrides = checked.workload.override_references().into_iter();
     references.extend(of_overrides.map(|one| secret(&one.secret, one.path)));
+    let files = checked.secret_files().map(|one| &one.reference);
+    references.extend(files.map(|one| secret(&one.secret, one.path.clone())));
     match &checked.config_source {
         ConfigSource::Override {
             config_map: name,

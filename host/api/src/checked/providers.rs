@@ -1,5 +1,7 @@
 //! Checks `spec.providers`: reads both shapes of an entry, assigns ids, collects secret references.
 
+mod secret_files;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -11,6 +13,8 @@ use crate::field_path::FieldPath;
 use crate::json_type::type_name;
 use crate::names;
 use crate::v1alpha2::{ProviderApi, Providers};
+
+pub use secret_files::{SECRET_FILES_FOLDER, SecretFile};
 
 /// The id of a provider, unique in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,10 +55,12 @@ pub struct CheckedProvider {
     pub endpoint: Option<String>,
     /// Host name, if it is a literal and not a reference.
     pub host: Option<String>,
-    /// Settings with any content, as written.
+    /// Settings with any content, as written, and the paths of the secret files.
     pub settings: Map<String, Value>,
     /// Secret references by field: `apiKey`, `host`, `secretRefs.<name>`.
     pub references: BTreeMap<String, Reference>,
+    /// Keys of Secrets that are files in the pod.
+    pub secret_files: Vec<SecretFile>,
 }
 
 impl CheckedProvider {
@@ -75,6 +81,7 @@ const FIELDS: &[&str] = &[
     "host",
     "settings",
     "secretRefs",
+    "secretFiles",
 ];
 const ID_FIX: &str =
     "use up to 63 letters, digits, \"-\", \"_\" and \".\", with a letter or digit first and last";
@@ -120,6 +127,8 @@ pub(super) fn check(providers: &Providers, diagnostics: &mut Collector) -> Vec<C
         }
     }
     check_unique_ids(&checked, diagnostics);
+    let files = checked.iter().flat_map(|provider| &provider.secret_files);
+    secret_files::check_unique(files, diagnostics);
     checked
 }
 
@@ -190,7 +199,7 @@ fn check_entry(
         }
         None => None,
     };
-    let settings = entry.free_object("settings", diagnostics);
+    let mut settings = entry.free_object("settings", diagnostics);
     for (name, value) in &entry.free_object("secretRefs", diagnostics) {
         let path = entry.field("secretRefs").field(name);
         if let Err(error) = names::setting(name) {
@@ -209,6 +218,7 @@ fn check_entry(
             refer(&format!("secretRefs.{name}"), value, path, diagnostics);
         }
     }
+    let secret_files = secret_files::check(&entry, &owner, &mut settings, &references, diagnostics);
     Some(CheckedProvider {
         api_field: api.field,
         api: api.api,
@@ -219,6 +229,7 @@ fn check_entry(
         host,
         settings,
         references,
+        secret_files,
     })
 }
 

@@ -194,6 +194,43 @@ pub(super) const RULES: &[Rule] = &[
         )],
     ),
     rule(
+        "secret-files",
+        (
+            "is not a file with a key of a Secret",
+            "write {name: <secret>, key: <key in it>, setting: <setting of the provider>}",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, secretFiles: {name: ca}}}}",
+                "spec.providers.inference.secretFiles",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, secretFiles: [{name: ca, setting: tls_verify}]}}}",
+                "spec.providers.inference.secretFiles[0].key",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, secretFiles: [{name: ca, key: ca.crt}]}}}",
+                "spec.providers.inference.secretFiles[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, secretFiles: [{name: ca, key: ca.crt, path: ca.crt}]}}}",
+                "spec.providers.inference.secretFiles[0].path",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, secretFiles: [{name: ca, key: ca.crt, env: LLSD_CA}]}}}",
+                "spec.providers.inference.secretFiles[0].env",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, settings: {tls_verify: true}, secretFiles: [{name: ca, key: ca.crt, setting: tls_verify}]}}}",
+                "spec.providers.inference.secretFiles[0].setting",
+            ),
+            example(
+                "{distribution: {name: starter}, providers: {inference: {provider: vllm, secretFiles: [{name: a, key: k, path: /k}, {name: b, key: k, path: /k}]}}}",
+                "spec.providers.inference.secretFiles[1].path",
+            ),
+        ],
+    ),
+    rule(
         "unique-resources",
         ("duplicates an earlier item", "remove one of the two"),
         &[

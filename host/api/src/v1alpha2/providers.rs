@@ -21,7 +21,9 @@ macro_rules! providers {
         pub const PROVIDER_APIS: &[ProviderApi] = &[$(ProviderApi { field: $field, api: $api }),+];
 
         /// Providers by API. Each field is one provider or a list. In a list of several providers, each
-        /// needs an id. Fields of a provider: id, provider, endpoint, apiKey, host, settings, secretRefs.
+        /// needs an id. Fields of a provider: id, provider, endpoint, apiKey, host, settings, secretRefs and
+        /// secretFiles, a list of {name, key, path, setting, env}: a key of a Secret becomes a file in the pod,
+        /// and the setting or variable gets its path.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "camelCase")]
         pub struct Providers {

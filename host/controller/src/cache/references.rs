@@ -139,6 +139,11 @@ fn stated(owner: &Owner, checked: &Checked) -> BTreeSet<Referent> {
         .into_iter()
         .map(|one| one.secret.clone())
         .chain(of_overrides.map(|one| one.secret))
+        .chain(
+            checked
+                .secret_files()
+                .map(|one| one.reference.secret.clone()),
+        )
         .chain(checked.networking.tls_secret.clone())
         .chain(exposed.and_then(|expose| expose.tls_secret_name.clone()))
         .chain(pull_secrets.map(|one| one.name.clone()))

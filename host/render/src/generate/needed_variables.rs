@@ -51,6 +51,9 @@ pub(super) fn check(
             || pod_context.image_variables.contains(name)
             || startup.get(name).is_some_and(|value| !value.is_empty())
             || variables.iter().any(|one| one.name == name)
+            || checked
+                .secret_files()
+                .any(|file| file.variable.as_deref() == Some(name))
     };
     let is_set = |name: &str| set.contains(name) || (is_ours(name) && !empty.contains(name));
     // A command or arguments of the user may set variables, or start the server with another file.

@@ -7,7 +7,9 @@
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
 use llsd_api::checked::DEFAULT_PORT;
 
-use super::{ConfigPlan, ObjectInputs, ca_bundle, derived_secret, external_providers, volumes};
+use super::{
+    ConfigPlan, ObjectInputs, ca_bundle, derived_secret, external_providers, secret_files, volumes,
+};
 use crate::generate::{PodVariable, ValueSource};
 
 /// The variables that the operator always sets.
@@ -29,7 +31,9 @@ pub(super) fn environment(inputs: &ObjectInputs<'_>) -> Vec<EnvVar> {
         ("LLS_PORT", checked.networking.port().to_string()),
         ("LLAMA_STACK_CONFIG", volumes::CONFIG_FILE.to_owned()),
     ];
+    let files = secret_files::variables(checked);
     let own = [data_folder].into_iter().chain(trusted).chain(server);
+    let own = own.chain(files);
     let user = checked.workload.overrides.env.iter().flatten().cloned();
     let all = own
         .map(|(name, value)| literal(name, value))

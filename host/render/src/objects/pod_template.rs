@@ -65,7 +65,7 @@ fn has_request(probe: &Probe) -> bool {
 
 /// Whether a mount is at the path of the operator's, or hides a part of its files: those of a read-only
 /// mount are the configuration and certificates.
-fn is_covered(own: &VolumeMount, theirs: &VolumeMount) -> bool {
+pub(super) fn is_covered(own: &VolumeMount, theirs: &VolumeMount) -> bool {
     let (own_path, path) = (parts(&own.mount_path), parts(&theirs.mount_path));
     own_path == path || (own.read_only == Some(true) && path.starts_with(&own_path))
 }

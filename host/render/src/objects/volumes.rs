@@ -4,11 +4,12 @@ use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, PersistentVolumeClaimVolumeSource, Volume,
     VolumeMount,
 };
-use llsd_api::checked::{Checked, DEFAULT_CONFIG_KEY, DEFAULT_MOUNT_PATH};
+use llsd_api::checked::{Checked, DEFAULT_CONFIG_KEY, DEFAULT_MOUNT_PATH, SecretFile};
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 
 use super::{
-    ConfigPlan, ObjectInputs, ca_bundle, config_map_name, external_providers, tls, volume_claim,
+    ConfigPlan, ObjectInputs, ca_bundle, config_map_name, external_providers, pod_template,
+    secret_files, tls, volume_claim,
 };
 use crate::server_facts::EntryPoint;
 
@@ -85,6 +86,26 @@ pub(super) fn check_collisions(inputs: &ObjectInputs<'_>) -> Result<(), Diagnost
             ));
         }
     }
+    let folders = own_mounts.iter().filter(|own| own.sub_path.is_none());
+    for file in secret_files::mounts(inputs.checked) {
+        let is_hidden =
+            |own: &&VolumeMount| own.name != file.name && pod_template::is_covered(own, &file);
+        let Some(own) = folders.clone().find(is_hidden) else {
+            continue;
+        };
+        let of_path = |one: &&SecretFile| one.requested_path.as_ref() == Some(&file.mount_path);
+        let of_path = inputs.checked.secret_files().find(of_path);
+        found.extend(of_path.map(|one| {
+            Diagnostic::error(
+                one.reference.path.field("path"),
+                format!(
+                    "the operator already mounts a volume at {:?}",
+                    own.mount_path
+                ),
+                "use another path, or remove it",
+            )
+        }));
+    }
     Diagnostics::new(found).map_or(Ok(()), Err)
 }
 
@@ -96,6 +117,7 @@ fn own_volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
         config_volume(inputs),
         tls::volume(inputs.checked),
         external_providers::volume(inputs),
+        secret_files::volume(inputs.checked),
     ];
     volumes.into_iter().flatten().collect()
 }
@@ -155,7 +177,8 @@ fn own_mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
     ];
     let mounts = mounts.into_iter().flatten();
     let mounts = mounts.chain(image_config_mount(inputs));
-    mounts.chain(root_mounts(inputs)).collect()
+    let mounts = mounts.chain(root_mounts(inputs));
+    mounts.chain(secret_files::mounts(checked)).collect()
 }
 
 /// Replaces the configuration in the image by that of the user, if the entry point may ignore the

@@ -67,13 +67,13 @@ pub(crate) const RULES: &[Rule] = &[
         "provider-fields",
         per_api(
             each_entry!(
-                "e.all(f, f in ['id', 'provider', 'endpoint', 'apiKey', 'host', 'settings', 'secretRefs'])"
+                "e.all(f, f in ['id', 'provider', 'endpoint', 'apiKey', 'host', 'settings', 'secretRefs', 'secretFiles'])"
             ),
             "",
         ),
         (
             "has an unknown field",
-            "use id, provider, endpoint, apiKey, host, settings, secretRefs; put all other fields under settings",
+            "use id, provider, endpoint, apiKey, host, settings, secretRefs, secretFiles; put all other fields under settings",
         ),
         &[
             example(

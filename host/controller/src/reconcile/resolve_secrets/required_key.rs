@@ -26,7 +26,7 @@ pub(super) enum Usage {
     AsIs,
 }
 
-/// Every key that the pod needs, for environment variables and for the TLS certificate.
+/// Every key that the pod needs, for environment variables and for mounted files.
 pub(super) fn required_keys(checked: &Checked, plan: &ConfigPlan) -> Vec<RequiredKey> {
     let variables = match plan {
         ConfigPlan::Generated(generated) => generated.variables.as_slice(),
@@ -50,8 +50,13 @@ pub(super) fn required_keys(checked: &Checked, plan: &ConfigPlan) -> Vec<Require
         reference,
         usage: Usage::AsIs,
     });
+    let files = checked.secret_files().map(|file| RequiredKey {
+        reference: file.reference.clone(),
+        usage: Usage::AsIs,
+    });
     of_variables
         .chain(of_overrides)
+        .chain(files)
         .chain(certificate)
         .collect()
 }
