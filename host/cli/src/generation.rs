@@ -367,10 +367,10 @@ fn override_outcome(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> anyhow::Result<(Value, Outcome)> {
     let text = options.config_map_value(config_map, DEFAULT_CONFIG_KEY)?;
-    let problems = text
-        .as_deref()
-        .map(|text| override_config::check(checked, config_map, text));
-    let problems = problems.unwrap_or_default();
+    let problems = match &text {
+        Some(text) => override_config::check(checked, config_map, text),
+        None => override_config::check_unread(checked),
+    };
     let outcome = match problems.iter().any(Diagnostic::is_error) {
         true => Outcome::Rejected(None),
         false => Outcome::Override {

@@ -167,21 +167,6 @@ pub(super) fn check_override(spec: &DistributionSpec, diagnostics: &mut Collecto
     for (rule, field, _) in excluded.iter().filter(|(_, _, given)| *given) {
         diagnostics.violation(rule, field);
     }
-    if spec.external_providers.is_some() {
-        diagnostics.warning(
-            &path.field("externalProviders"),
-            "the packages are installed, but overrideConfig is a complete configuration, so the server uses a provider only if that file lists it",
-            "list the provider in the configuration, with its module",
-        );
-    }
-    let workers = spec.workload.as_ref().and_then(|one| one.workers);
-    if workers.is_some_and(|workers| workers > 1) {
-        diagnostics.warning(
-            &path.at(&["workload", "workers"]),
-            "a server with overrideConfig takes the number from its file; only images of ogx read it from OGX_WORKERS, which the operator sets",
-            "set server.workers in the configuration",
-        );
-    }
 }
 
 pub(super) fn config_source(spec: &DistributionSpec, has_settings: bool) -> ConfigSource {
