@@ -208,6 +208,7 @@ async fn converge(
         updates,
         setback,
         written,
+        distributions: settings.distribution_images(),
     }))
 }
 

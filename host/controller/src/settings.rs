@@ -184,6 +184,13 @@ impl Settings {
         }
     }
 
+    /// The image of every valid distribution, by name.
+    pub(crate) fn distribution_images(&self) -> BTreeMap<String, String> {
+        let all = self.distributions.value.iter().flatten();
+        all.filter_map(|(name, known)| Some((name.clone(), known.value.as_ref()?.image.clone())))
+            .collect()
+    }
+
     /// The registry mirrors.
     pub(crate) fn mirrors(&self) -> Result<Effective<'_, Vec<Mirror>>, InvalidSettings> {
         self.mirrors.effective()

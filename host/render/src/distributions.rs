@@ -63,7 +63,8 @@ const PUBLISHED: [Published; 2] = [
         repository: "docker.io/ogxai/distribution-",
         release: "1.3.0",
         schema: "ogx/1.0",
-        user: None,
+        // They set no user, either.
+        user: Some(0),
         images: [
             // The images have labels with their configuration.
             ("starter", None),
@@ -126,7 +127,11 @@ mod tests {
         let ogx = &all["ogx-starter"];
         assert_eq!(ogx.image, "docker.io/ogxai/distribution-starter:1.3.0");
         assert_eq!(ogx.schema.as_deref(), Some("ogx/1.0"));
-        assert_eq!(ogx.base, None, "its labels are read");
+        assert_eq!(
+            (ogx.user, &ogx.base),
+            (Some(0), &None),
+            "its labels are read"
+        );
         let labelled = labelled_base("ogx-starter").unwrap();
         assert!(crate::yaml::read(labelled).is_ok());
     }

@@ -104,7 +104,8 @@ pub struct DistributionConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub providers: Vec<ServerProvider>,
-    /// Distributions that the operator supports by name, with their images.
+    /// Distributions that the operator supports by name, with their images, as of the last change of the
+    /// status.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub available_distributions: BTreeMap<String, String>,
 }

@@ -17,6 +17,8 @@ mod summary;
 mod transitions;
 mod workload;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams};
@@ -48,6 +50,8 @@ pub(crate) struct Applied {
     /// Why a rollout set the resource back.
     pub(super) setback: Option<String>,
     pub(super) written: Written,
+    /// The image of every distribution that a resource can use by name.
+    pub(super) distributions: BTreeMap<String, String>,
 }
 
 impl Applied {

@@ -73,7 +73,16 @@ async fn an_image_override_affects_only_its_distribution_and_an_invalid_one_chan
     )
     .await
     .unwrap();
-    operator.wait_until_ready("ours").await;
+    let cr = operator.wait_until_ready("ours").await;
+    let listed = cr.status.unwrap().distribution_config.unwrap();
+    let listed = listed.available_distributions;
+    assert_eq!(
+        (
+            listed["starter"].as_str(),
+            listed.contains_key("remote-vllm")
+        ),
+        (image_override, true)
+    );
     let writes = operator.writes_since(mark).await;
     assert!(
         writes.iter().all(|one| !one.ends_with(" other")),

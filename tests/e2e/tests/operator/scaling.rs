@@ -89,3 +89,41 @@ async fn a_number_of_pods_that_the_resource_does_not_mention_is_left_to_others()
     let deployment = deployments.get("minimal").await.unwrap();
     assert!(has_replicas(3)(Some(&deployment)), "{:?}", deployment.spec);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_with_zero_replicas_keeps_everything_but_its_pods() {
+    let operator = Operator::start("hibernation").await;
+    let mut resource = minimal();
+    resource["spec"]["workload"] = json!({"replicas": 1});
+    resource["spec"]["networking"] = json!({"expose": {"hostname": "llama.example.com"}});
+    operator.create(&resource).await;
+    operator.wait_until_ready("minimal").await;
+    let kinds = "configmaps,serviceaccounts,services,ingresses,deployments";
+    let uids = async || -> Vec<String> {
+        let objects = operator.objects(kinds, &[]).await;
+        let mut uids: Vec<String> = objects
+            .iter()
+            .map(|one| one["metadata"]["uid"].to_string())
+            .collect();
+        uids.sort();
+        uids
+    };
+    let before = uids().await;
+    let template = operator.pod("minimal").await;
+
+    let replicas = |number: i32| json!({"spec": {"workload": {"replicas": number}}});
+    operator.edit("minimal", replicas(0)).await;
+    let is_stopped = |cr: &Distribution| {
+        let status = cr.status.as_ref().unwrap();
+        status.replicas == Some(0) && status.observed_generation == cr.metadata.generation
+    };
+    operator.wait_for("minimal", "stopped", is_stopped).await;
+    assert_eq!(uids().await, before);
+    assert_eq!(operator.pod("minimal").await, template);
+
+    operator.edit("minimal", replicas(1)).await;
+    let is_back = |cr: &Distribution| cr.status.as_ref().unwrap().available_replicas == Some(1);
+    operator.wait_for("minimal", "running", is_back).await;
+    assert_eq!(uids().await, before);
+    operator.stop().await;
+}

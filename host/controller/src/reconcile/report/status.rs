@@ -105,9 +105,16 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> DistributionStatus {
     summary.report(&mut conditions);
     status.phase = Some(summary.phase(rollout));
     status.conditions = conditions.into_vec();
-    // A new version of the operator alone does not rewrite any status.
+    // A new version of the operator alone does not rewrite any status, and neither does a change of the
+    // operator's settings.
     if status != *old {
         set_operator_version(&mut status, now);
+        if let Ok(applied) = outcome {
+            let config = status.distribution_config.get_or_insert_default();
+            config
+                .available_distributions
+                .clone_from(&applied.distributions);
+        }
     }
     status
 }
