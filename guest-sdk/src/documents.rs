@@ -17,6 +17,8 @@ use serde_json::{Map, Value};
 /// A plugin that was written before a key existed ignores it. So the host refuses a resource that needs
 /// the key of a capability that the plugin in charge does not name.
 pub mod capability {
+    /// [`super::AssemblyRequest::access`]: authentication and authorisation.
+    pub const ACCESS: &str = "access";
     /// [`super::Tool::endpoint`]: the address of an MCP server.
     pub const TOOL_ENDPOINTS: &str = "tool-endpoints";
     /// [`super::Storage::kv_postgres`]: key-value storage in PostgreSQL.
@@ -319,6 +321,11 @@ pub struct AssemblyRequest {
     /// Providers that arrive in their own images. They win over others with the same id.
     #[serde(default)]
     pub external: Vec<ExternalProvider>,
+    /// Authentication and authorisation, at `spec.access`: an [`Access`], or empty. It stays JSON, because
+    /// a plugin writes most of it as it is. Capability `access`.
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Access>"))]
+    pub access: Object,
     /// What the host merges over the configuration afterwards, at `spec.configPatch`. A plugin may warn
     /// about keys that the release does not read; it must not merge it.
     #[serde(default, skip_serializing_if = "Object::is_empty")]
@@ -554,6 +561,30 @@ pub struct Tls {
     pub cert_file: String,
     /// Private key in the pod.
     pub key_file: String,
+}
+
+/// Authentication and authorisation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Access {
+    /// The field of `spec.access` that says how clients authenticate: `kubernetes`, `oauth2`, `github`,
+    /// `apiKeys`, `upstreamHeader` or `custom`.
+    pub method: String,
+    /// The fields below it, as written, without secrets. For `kubernetes`, `tlsCafile` is the path of the
+    /// CA certificates in the pod.
+    #[serde(default)]
+    pub settings: Object,
+    /// Secret references: field below the method (`jwks.token`, `[0]` for the first API key) to the name of
+    /// the variable that will hold the value.
+    #[serde(default)]
+    pub references: BTreeMap<String, String>,
+    /// Rules about resources, in their order: `permit` or `forbid`, and `when` or `unless`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<Value>,
+    /// Rules about paths, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub route_policy: Vec<Value>,
 }
 
 /// A provider that arrives in its own image.

@@ -1,9 +1,11 @@
 //! Shortens function names.
 //!
 //! In: a core module. Out: the same module with demangled function names, without generic arguments.
-//! The stack trace of a trap shows these names. Mangled names are up to a fifth of a component.
+//! The stack trace of a trap shows these names. Mangled names are up to a fifth of a component. A name
+//! without a path that several functions have, such as `fmt`, identifies none of them, and is left out.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use wasm_encoder::{Module, NameMap, NameSection, RawSection};
 use wasmparser::{BinaryReaderError, KnownCustom, Name, Parser, Payload};
@@ -16,14 +18,15 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
         if let Payload::CustomSection(section) = &payload
             && let KnownCustom::Name(names) = section.as_known()
         {
-            let mut functions = NameMap::new();
+            let mut shortened = Vec::new();
             for part in names {
                 let Name::Function(map) = part? else { continue };
                 for naming in map {
                     let naming = naming?;
-                    functions.append(naming.index, &short(naming.name));
+                    shortened.push((naming.index, short(naming.name)));
                 }
             }
+            let functions = identifying(&shortened);
             let mut section = NameSection::new();
             section.functions(&functions);
             out.section(&section);
@@ -33,6 +36,21 @@ pub(crate) fn shorten(module: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
         }
     }
     Ok(out.finish())
+}
+
+/// The names that have a path, or that only one function has.
+fn identifying(names: &[(u32, Cow<'_, str>)]) -> NameMap {
+    let mut functions = BTreeMap::new();
+    for (_, name) in names {
+        *functions.entry(&**name).or_insert(0_usize) += 1;
+    }
+    let mut kept = NameMap::new();
+    for (index, name) in names {
+        if name.contains("::") || functions.get(&**name) == Some(&1) {
+            kept.append(*index, name);
+        }
+    }
+    kept
 }
 
 /// The short name of a function: with its path for functions of the plugin, without for libraries.
@@ -109,6 +127,24 @@ mod tests {
         ] {
             assert_eq!(short(mangled), name);
         }
+    }
+
+    #[test]
+    fn a_name_of_several_functions_is_left_out_unless_it_has_a_path() {
+        let names = ["fmt", "a::b", "insert", "fmt", "a::b"];
+        let names: Vec<(u32, Cow<'_, str>)> = (0..).zip(names.map(Cow::Borrowed)).collect();
+        let mut expected = NameMap::new();
+        for (index, name) in [(1, "a::b"), (2, "insert"), (4, "a::b")] {
+            expected.append(index, name);
+        }
+        let bytes = |names: &NameMap| {
+            let mut section = NameSection::new();
+            section.functions(names);
+            let mut module = Module::new();
+            module.section(&section);
+            module.finish()
+        };
+        assert_eq!(bytes(&identifying(&names)), bytes(&expected));
     }
 
     #[test]

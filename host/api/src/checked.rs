@@ -5,6 +5,7 @@
 //! [`Checked`]. Checks that need a plugin or the cluster (does the provider of a model exist, does the
 //! Secret exist) are not part of this module.
 
+mod access;
 mod config_patch;
 mod disabled;
 mod external;
@@ -20,6 +21,7 @@ mod workload;
 use kube::ResourceExt;
 use serde_json::{Map, Value};
 
+pub use access::CheckedAccess;
 pub use disabled::CheckedDisabled;
 pub use external::CheckedExternal;
 pub use networking::{BackendTls, CheckedNetworking, DEFAULT_PORT, Expose, Gateway, GatewayParent};
@@ -75,6 +77,8 @@ pub struct Checked {
     pub disabled: Vec<CheckedDisabled>,
     /// Port, TLS and access.
     pub networking: CheckedNetworking,
+    /// Authentication and authorisation.
+    pub access: Option<CheckedAccess>,
     /// The pods of the server.
     pub workload: CheckedWorkload,
     /// Providers that are installed from container images.
@@ -92,7 +96,11 @@ impl Checked {
             .providers
             .iter()
             .flat_map(|provider| provider.references.values());
-        let mut references: Vec<_> = providers.chain(self.storage.references()).collect();
+        let access = self.access.iter().flat_map(|one| one.references.values());
+        let mut references: Vec<_> = providers
+            .chain(self.storage.references())
+            .chain(access)
+            .collect();
         references.sort();
         references
     }
@@ -267,6 +275,10 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         .as_ref()
         .map(|networking| networking::check(networking, diagnostics))
         .unwrap_or_default();
+    let access = spec
+        .access
+        .as_ref()
+        .and_then(|access| access::check(access, diagnostics));
     let workload = spec
         .workload
         .as_ref()
@@ -284,7 +296,8 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
     let references = providers
         .iter()
         .flat_map(|provider| provider.references.values())
-        .chain(storage.references());
+        .chain(storage.references())
+        .chain(access.iter().flat_map(|one| one.references.values()));
     secrets::check_collisions(references, &storage.derived_variables(), diagnostics);
     let has_settings = !(providers.is_empty()
         && models.is_empty()
@@ -294,6 +307,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         && disabled.is_empty()
         && external.is_empty()
         && config_patch.is_empty()
+        && access.is_none()
         && networking.tls_secret.is_none());
     disabled::remove_disabled(&mut providers, &disabled, diagnostics);
 
@@ -312,6 +326,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         storage,
         disabled,
         networking,
+        access,
         workload,
         external,
         config_patch,

@@ -226,9 +226,12 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
         validation["fieldPath"] = json!(field_path);
     }
     for path in at {
-        let node = path
-            .split('.')
-            .fold(&mut *schema, |node, field| &mut node["properties"][field]);
+        let node =
+            path.split('.')
+                .fold(&mut *schema, |node, field| match field.strip_suffix("[]") {
+                    Some(list) => &mut node["properties"][list]["items"],
+                    None => &mut node["properties"][field],
+                });
         match &mut node["x-kubernetes-validations"] {
             Value::Array(validations) => validations.push(validation.clone()),
             empty => *empty = json!([validation]),

@@ -49,7 +49,7 @@ pub struct Rule {
 pub enum Expression {
     /// A rule of the CustomResourceDefinition.
     Crd {
-        /// The schema nodes of the rule: `spec.storage.kv`.
+        /// The schema nodes of the rule: `spec.storage.kv`, or `spec.access.apiKeys[]` for each item.
         at: &'static [&'static str],
         /// The expression on `self`.
         rule: &'static str,

@@ -28,6 +28,16 @@ pub(crate) fn free_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
+/// At most 64 names with short strings.
+pub(crate) fn short_strings(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 64,
+        "additionalProperties": { "type": "string", "minLength": 1, "maxLength": 253 },
+    })
+}
+
 /// An integer or a string such as `50%`.
 pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-int-or-string": true })

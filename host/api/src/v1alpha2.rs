@@ -9,6 +9,7 @@
     reason = "each printer column repeats the attribute names"
 )]
 
+mod access;
 mod external;
 mod networking;
 mod providers;
@@ -23,6 +24,10 @@ use serde_json::{Map, Value};
 
 use crate::schema;
 
+pub use access::{
+    Access, AccessRule, AccessScope, Action, CustomAccess, GitHubAccess, Introspection, Jwks,
+    KubernetesAccess, OAuth2Access, RouteRule, RouteScope, UpstreamHeaderAccess,
+};
 pub use external::{ExternalProvider, ExternalProviders, PullPolicy};
 pub use networking::{AllowedFrom, CaBundle, Networking, Tls};
 pub use providers::{PROVIDER_APIS, ProviderApi, Providers, Resources};
@@ -138,6 +143,9 @@ pub struct DistributionSpec {
     /// Port, TLS, exposure, and allowed clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub networking: Option<Networking>,
+    /// Who may use the server. By default everyone who can connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// Replicas, resources, volumes, and overrides of the pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
@@ -155,7 +163,7 @@ pub struct DistributionSpec {
     #[schemars(schema_with = "schema::free_object")]
     pub config_patch: Option<Map<String, Value>>,
     /// A complete server configuration of your own. Cannot be combined with providers, resources,
-    /// storage, disabled, configPatch or distribution.baseConfig.
+    /// storage, disabled, access, configPatch or distribution.baseConfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub override_config: Option<OverrideConfig>,
 }

@@ -8,6 +8,7 @@
 mod autoscaler;
 mod ca_bundle;
 mod child;
+pub(crate) mod cluster_ca;
 mod config_map;
 mod deployment;
 mod derived_secret;

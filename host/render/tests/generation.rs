@@ -458,6 +458,48 @@ fn the_sample_with_a_patch_becomes_this_file() {
 }
 
 #[test]
+fn the_sample_with_access_reaches_the_file() {
+    let sample = include_str!("../../../samples/access.yaml");
+    let made = generated(&checked(sample), Some("llama-stack/0.7")).unwrap();
+    let auth = &made.config["server"]["auth"];
+    assert_eq!(
+        auth["provider_config"],
+        json!({"type": "kubernetes", "tls_cafile": "/etc/kubernetes-ca/ca.crt"})
+    );
+    assert_eq!(auth["access_policy"].as_array().unwrap().len(), 2);
+    assert!(auth.get("route_policy").is_none());
+}
+
+#[test]
+fn probes_pass_a_policy_about_paths_and_secrets_are_variables() {
+    let document = json!({
+        "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution", "metadata": {"name": "a"},
+        "spec": {"distribution": {"name": "starter"}, "access": {
+            "oauth2": {"introspection": {
+                "url": "https://login/check", "clientId": "llsd",
+                "clientSecret": {"name": "login", "key": "secret"},
+            }},
+            "routePolicy": [{"permit": {"paths": ["/v1/models*"]}, "when": ["user with ml in teams"]}],
+        }},
+    });
+    let checked = llsd_api::check_document(document).result.unwrap();
+    let made = generated(&checked, Some("llama-stack/0.7")).unwrap();
+    let auth = &made.config["server"]["auth"];
+    assert_eq!(
+        auth["route_policy"][0]["permit"]["paths"],
+        json!(["/v1/health", "/v1/version"])
+    );
+    assert_eq!(
+        auth["route_policy"][1]["when"],
+        json!(["user with ml in teams"])
+    );
+    let name = "LLSD_ACCESS_INTROSPECTION_CLIENT_SECRET";
+    let secret = &auth["provider_config"]["introspection"]["client_secret"];
+    assert_eq!(secret, &json!(format!("${{env.{name}}}")));
+    assert!(made.variables.iter().any(|one| one.name == name));
+}
+
+#[test]
 fn a_patch_is_rejected_by_its_field_and_an_unknown_key_is_a_warning() {
     let fields = |patch: Value| match patched(patch) {
         Ok(made) => made

@@ -430,6 +430,34 @@ fn the_objects_of_a_resource_with_a_retained_volume_peers_and_egress() {
     golden("retained_and_limited", &desired);
 }
 
+#[test]
+fn the_objects_of_a_server_that_accepts_tokens_of_the_cluster() {
+    let sample = include_str!("../../../samples/access.yaml");
+    let document: Value = serde_saphyr::from_str(sample).unwrap();
+    let desired = built(&checked(document.clone()), &generated(Vec::new())).unwrap();
+    let pod = &desired.deployment.object["spec"]["template"]["spec"];
+    let by_name = |list: &Value| {
+        let mut items = list.as_array().unwrap().iter();
+        let found = items.find(|one| one["name"] == "kubernetes-ca");
+        found.cloned().unwrap()
+    };
+    assert_eq!(
+        by_name(&pod["volumes"]),
+        json!({"name": "kubernetes-ca", "configMap": {"name": "kube-root-ca.crt"}})
+    );
+    assert_eq!(
+        by_name(&pod["containers"][0]["volumeMounts"]),
+        json!({"name": "kubernetes-ca", "mountPath": "/etc/kubernetes-ca", "readOnly": true})
+    );
+    assert_eq!(pod["automountServiceAccountToken"], false);
+
+    let mut other = document;
+    other["spec"]["access"]["kubernetes"]["apiServerUrl"] = json!("https://other:6443");
+    let desired = built(&checked(other), &generated(Vec::new())).unwrap();
+    let pod = &desired.deployment.object["spec"]["template"]["spec"];
+    assert!(!pod["volumes"].to_string().contains("kube-root-ca.crt"));
+}
+
 /// Objects with a pod template, built with or without the consent of the installer.
 fn with_template(template: Value, allows_privileged_pods: bool) -> Result<Desired, Vec<String>> {
     let checked = checked(with(json!({"workload": {"podTemplate": template}})));

@@ -5,6 +5,7 @@
 //! error at its path. A problem of the base itself is a warning with an empty path. Unknown keys are
 //! kept.
 
+mod access;
 mod base;
 mod config_patch;
 mod defaults;
@@ -42,6 +43,7 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
         disabled,
         server,
         external,
+        access,
         config_patch,
         capabilities: _,
     } = request;
@@ -64,6 +66,7 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
     storage::apply(&mut stack, storage, &data_dir);
     providers::complete(&mut stack, &data_dir);
     let startup = server::apply(&mut stack, server);
+    access::apply(&mut stack, access);
 
     defaults::settle(&mut stack);
     needs::check(&mut stack);

@@ -12,7 +12,8 @@ use crate::catalog::{Catalog, Provider};
 
 /// The optional parts of requests that all dialects understand. What a release cannot do is refused by
 /// `assemble`, with the field.
-const CAPABILITIES: [&str; 3] = [
+const CAPABILITIES: [&str; 4] = [
+    capability::ACCESS,
     capability::KV_POSTGRES,
     capability::STORAGE_OPTIONS,
     capability::TOOL_ENDPOINTS,

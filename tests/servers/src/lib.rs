@@ -17,7 +17,7 @@ use llsd_render::yaml;
 use serde_json::{Value, json};
 
 pub use postgres::Postgres;
-pub use server::{FakeMcp, FakeVllm, probe};
+pub use server::{FakeIdentity, FakeMcp, FakeVllm, RunningServer, probe};
 pub use validation::{Finding, ValidationReport, validate};
 
 /// A release of the server and its dialect.

@@ -1,6 +1,6 @@
 //! Starts the real server with a generated configuration, and fakes of the servers that it connects to.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -61,11 +61,7 @@ impl FakeMcp {
             .stderr(Stdio::null())
             .spawn()?;
         let server = Self { child, port };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(Instant::now() < deadline, "the MCP server does not listen");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until_listening(port)?;
         Ok(server)
     }
 
@@ -79,6 +75,118 @@ impl Drop for FakeMcp {
     fn drop(&mut self) {
         // An error means that the process has exited already.
         let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Fakes of the services that check tokens on 127.0.0.1, stopped when dropped.
+pub struct FakeIdentity {
+    child: Child,
+    port: u16,
+    token: String,
+}
+
+impl FakeIdentity {
+    /// Starts them, and waits until they have a token.
+    pub fn start() -> anyhow::Result<Self> {
+        let port = free_port()?;
+        let child = Command::new(variable("LLSD_PYTHON")?)
+            .arg(root().join("tests/oracle/fake_identity.py"))
+            .arg(port.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut identity = Self {
+            child,
+            port,
+            token: String::new(),
+        };
+        let output = identity.child.stdout.as_mut().context("no output")?;
+        BufReader::new(output).read_line(&mut identity.token)?;
+        wait_until_listening(port)?;
+        Ok(identity)
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// A token that the keys at `/keys` verify.
+    pub fn token(&self) -> &str {
+        self.token.trim()
+    }
+}
+
+impl Drop for FakeIdentity {
+    fn drop(&mut self) {
+        // An error means that the process has exited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The server of a release, stopped when dropped.
+pub struct RunningServer {
+    child: Child,
+    port: u16,
+}
+
+impl RunningServer {
+    /// Starts it, and waits until it answers.
+    pub fn start(
+        release: Release,
+        config: &Path,
+        variables: &[(String, String)],
+    ) -> anyhow::Result<Self> {
+        let port = free_port()?;
+        let child = Command::new(variable("LLSD_PYTHON")?)
+            .arg(root().join("tests/oracle/run_server.py"))
+            .arg("--venvs")
+            .arg(oracle()?.join("venvs"))
+            .arg(config)
+            .args([&port.to_string(), release.name])
+            .envs(variables.iter().cloned())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("failed to start the server")?;
+        let mut server = Self { child, port };
+        let mut line = String::new();
+        let output = server.child.stdout.as_mut().context("no output")?;
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(
+            line.starts_with("up: "),
+            "the server of {} does not answer; its log is on stderr",
+            release.name
+        );
+        Ok(server)
+    }
+
+    /// The status and body of a GET request, with a token or without.
+    pub fn get(&self, path: &str, token: Option<&str>) -> anyhow::Result<(u16, String)> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port))?;
+        let credential = token.map_or(String::new(), |token| {
+            format!("Authorization: Bearer {token}\r\n")
+        });
+        write!(
+            connection,
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{credential}\r\n"
+        )?;
+        let mut response = String::new();
+        connection.read_to_string(&mut response)?;
+        let (head, body) = response
+            .split_once("\r\n\r\n")
+            .context("the response has no body")?;
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok((status, body.to_owned()))
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        // The end of its input stops the program, and the program stops the server.
+        drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
@@ -119,6 +227,15 @@ pub fn probe(
                 .with_context(|| format!("unexpected output of the probe: {line:?}"))
         })
         .collect()
+}
+
+fn wait_until_listening(port: u16) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        ensure!(Instant::now() < deadline, "nothing listens on port {port}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 pub(crate) fn free_port() -> anyhow::Result<u16> {

@@ -163,6 +163,11 @@ pub(super) fn check_override(spec: &DistributionSpec, diagnostics: &mut Collecto
             path.field("configPatch"),
             spec.config_patch.is_some(),
         ),
+        (
+            &rules::OVERRIDE_WITHOUT_ACCESS,
+            path.field("access"),
+            spec.access.is_some(),
+        ),
     ];
     for (rule, field, _) in excluded.iter().filter(|(_, _, given)| *given) {
         diagnostics.violation(rule, field);

@@ -33,6 +33,9 @@ pub(super) const RULES: &[Rule] = &[
     OVERRIDE_WITHOUT_DISABLED,
     OVERRIDE_WITHOUT_BASE,
     OVERRIDE_WITHOUT_PATCH,
+    OVERRIDE_WITHOUT_ACCESS,
+    ONE_AUTHENTICATION,
+    ONE_TOKEN_CHECK,
     TLS_NEEDS_SECRET,
     REDIS_NEEDS_ENDPOINT,
     KV_NEEDS_TYPE,
@@ -168,6 +171,64 @@ pub(crate) const OVERRIDE_WITHOUT_PATCH: Rule = rule(
     )],
 );
 
+pub(crate) const OVERRIDE_WITHOUT_ACCESS: Rule = rule(
+    "override-without-access",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.access))",
+        Some(".access"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter}, overrideConfig: {configMapName: c}, access: {kubernetes: {}}}",
+        "spec.access",
+    )],
+);
+
+pub(crate) const ONE_AUTHENTICATION: Rule = rule(
+    "one-authentication",
+    &["spec.access"],
+    (
+        "(has(self.kubernetes) ? 1 : 0) + (has(self.oauth2) ? 1 : 0) + (has(self.github) ? 1 : 0) + (has(self.apiKeys) ? 1 : 0) + (has(self.upstreamHeader) ? 1 : 0) + (has(self.custom) ? 1 : 0) == 1",
+        None,
+    ),
+    (
+        "must have exactly one way to authenticate clients",
+        "set one of kubernetes, oauth2, github, apiKeys, upstreamHeader and custom",
+    ),
+    &[
+        example("{distribution: {name: starter}, access: {}}", "spec.access"),
+        example(
+            "{distribution: {name: starter}, access: {kubernetes: {}, github: {}}}",
+            "spec.access",
+        ),
+        example(
+            "{distribution: {name: starter}, access: {policy: [{permit: {actions: [read]}}]}}",
+            "spec.access",
+        ),
+    ],
+);
+
+pub(crate) const ONE_TOKEN_CHECK: Rule = rule(
+    "one-token-check",
+    &["spec.access.oauth2"],
+    ("has(self.jwks) != has(self.introspection)", None),
+    (
+        "must have either jwks or introspection, by which the server checks tokens",
+        "set one of the two",
+    ),
+    &[
+        example(
+            "{distribution: {name: starter}, access: {oauth2: {issuer: 'https://login.example.com'}}}",
+            "spec.access.oauth2",
+        ),
+        example(
+            "{distribution: {name: starter}, access: {oauth2: {jwks: {uri: 'https://a/keys'}, introspection: {url: 'https://a/check', clientId: llsd, clientSecret: {name: s, key: k}}}}}",
+            "spec.access.oauth2",
+        ),
+    ],
+);
+
 pub(crate) const TLS_NEEDS_SECRET: Rule = rule(
     "tls-needs-secret",
     &["spec.networking.tls"],
@@ -228,6 +289,9 @@ pub(crate) const KV_NEEDS_TYPE: Rule = rule(
 pub(crate) const REFERENCE_FORM: Rule = rule(
     "reference-form",
     &[
+        "spec.access.apiKeys[]",
+        "spec.access.oauth2.introspection.clientSecret",
+        "spec.access.oauth2.jwks.token",
         "spec.storage.kv.connectionString",
         "spec.storage.kv.password",
         "spec.storage.sql.connectionString",
@@ -242,6 +306,14 @@ pub(crate) const REFERENCE_FORM: Rule = rule(
         "write {name: <secret>, key: <key in it>}",
     ),
     &[
+        example(
+            "{distribution: {name: starter}, access: {apiKeys: [{name: a}]}}",
+            "spec.access.apiKeys[0]",
+        ),
+        example(
+            "{distribution: {name: starter}, access: {oauth2: {jwks: {uri: 'https://a/keys', token: {name: a}}}}}",
+            "spec.access.oauth2.jwks.token",
+        ),
         example(
             "{distribution: {name: starter}, storage: {kv: {type: redis, endpoint: 'r:1', password: {name: r}}}}",
             "spec.storage.kv.password",

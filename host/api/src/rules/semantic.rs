@@ -405,6 +405,88 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule(
+        "access-address",
+        (
+            "is not a valid address",
+            "use an http or https URL, the name of a header, or a range such as 10.0.0.0/8",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {apiServerUrl: 'kubernetes.default'}}}",
+                "spec.access.kubernetes.apiServerUrl",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {oauth2: {jwks: {uri: 'keys'}}}}",
+                "spec.access.oauth2.jwks.uri",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {oauth2: {introspection: {url: 'ldap://a', clientId: llsd, clientSecret: {name: s, key: k}}}}}",
+                "spec.access.oauth2.introspection.url",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {github: {githubApiBaseUrl: github}}}",
+                "spec.access.github.githubApiBaseUrl",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {custom: {endpoint: 'auth:80'}}}",
+                "spec.access.custom.endpoint",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {upstreamHeader: {principalHeader: 'x user'}}}",
+                "spec.access.upstreamHeader.principalHeader",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {upstreamHeader: {principalHeader: x-user, attributeHeaders: {teams: 'a:b'}}}}",
+                "spec.access.upstreamHeader.attributeHeaders.teams",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {upstreamHeader: {principalHeader: x-user, trustedProxyCidrs: [10.0.0.0/33]}}}",
+                "spec.access.upstreamHeader.trustedProxyCidrs[0]",
+            ),
+        ],
+    ),
+    rule(
+        "access-rule",
+        (
+            "is not a valid rule",
+            "set either permit or forbid, and at most one of when and unless, with conditions that the server knows",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, policy: [{when: [user is owner]}]}}",
+                "spec.access.policy[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, policy: [{permit: {actions: [read]}, forbid: {actions: [read]}}]}}",
+                "spec.access.policy[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, policy: [{permit: {actions: [read]}, when: [user is owner], unless: [user is owner]}]}}",
+                "spec.access.policy[0].unless",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, policy: [{permit: {actions: [read]}, when: [user is admin]}]}}",
+                "spec.access.policy[0].when[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, policy: [{permit: {actions: [read], resource: llama}}]}}",
+                "spec.access.policy[0].permit.resource",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, routePolicy: [{}]}}",
+                "spec.access.routePolicy[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, routePolicy: [{permit: {paths: ['*']}, when: [user is owner]}]}}",
+                "spec.access.routePolicy[0].when[0]",
+            ),
+            example(
+                "{distribution: {name: starter}, access: {kubernetes: {}, routePolicy: [{forbid: {paths: [v1/models]}}]}}",
+                "spec.access.routePolicy[0].forbid.paths[0]",
+            ),
+        ],
+    ),
+    rule(
         "network-peer",
         (
             "is not a peer of a NetworkPolicy",

@@ -47,6 +47,9 @@ fn needed(checked: &Checked) -> Vec<(FieldPath, &'static str)> {
             fields.push((storage.at(&[kind, field]), capability::STORAGE_OPTIONS));
         }
     }
+    if checked.access.is_some() {
+        fields.push((FieldPath::spec().field("access"), capability::ACCESS));
+    }
     fields
 }
 
@@ -62,6 +65,7 @@ mod tests {
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution", "metadata": {"name": "a"},
             "spec": {
                 "distribution": {"name": "starter"},
+                "access": {"kubernetes": {}},
                 "resources": {"tools": ["rag", {"name": "files", "endpoint": "http://mcp:8000/mcp"}]},
                 "storage": {
                     "kv": {"type": "postgres", "host": "pg", "user": "u", "tlsMode": "require"},
@@ -89,13 +93,16 @@ mod tests {
                 "spec.storage.kv.type",
                 "spec.storage.kv.tlsMode",
                 "spec.storage.sql.poolSize",
+                "spec.access",
             ]
         );
         assert_eq!(
             refused[0].to_string(),
             "spec.resources.tools[1].endpoint: the adapter \"acme\" 1.0.0 does not support this field (capability \"tool-endpoints\"); remove it, or use an adapter that has the capability; llsd plugin inspect lists them"
         );
-        adapter.capabilities = vec!["storage-options".to_owned(), "tool-endpoints".to_owned()];
+        adapter.capabilities = ["access", "storage-options", "tool-endpoints"]
+            .map(str::to_owned)
+            .to_vec();
         let refused = check(&checked, &adapter);
         assert_eq!(refused.len(), 1);
         assert_eq!(refused[0].field.as_str(), "spec.storage.kv.type");

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use llsd_adapter_sdk::documents::{
-    AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, KvStorage, Model,
-    PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage, StorageOptions,
-    TextOrReference, Tls, Tool,
+    Access, AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, KvStorage, Model,
+    Object, PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage,
+    StorageOptions, TextOrReference, Tls, Tool,
 };
-use llsd_api::checked::{self, Checked, CheckedKv, CheckedOptions, CheckedProvider, CheckedSql};
+use llsd_api::checked::{
+    self, Checked, CheckedAccess, CheckedKv, CheckedOptions, CheckedProvider, CheckedSql,
+};
+use serde_json::{Value, json};
 
 use crate::generate::Inputs;
-use crate::objects::{tls, volumes};
+use crate::objects::{cluster_ca, tls, volumes};
 use crate::provider_package::ProviderPackage;
 
 /// What is known of the pod: its paths, its certificates, its image, and its external providers.
@@ -136,6 +139,7 @@ pub(super) fn assembly(
             .collect(),
         server: server(checked, pod_context),
         external: external(checked, pod_context),
+        access: access(checked),
         config_patch: checked.config_patch.clone(),
         capabilities: Vec::new(),
     }
@@ -168,6 +172,43 @@ fn resources(checked: &Checked) -> Resources {
         models: models.collect(),
         tools: tools.collect(),
         shields: shields.collect(),
+    }
+}
+
+/// Empty if the resource does not set it.
+fn access(checked: &Checked) -> Object {
+    let Some(access) = &checked.access else {
+        return Object::new();
+    };
+    let CheckedAccess {
+        method,
+        settings,
+        references,
+        policy,
+        route_policy,
+    } = access;
+    let mut settings = settings.clone();
+    if access.uses_own_cluster() {
+        let file = Value::from(cluster_ca::FILE);
+        settings.insert("tlsCafile".to_owned(), file);
+    }
+    let references = references
+        .iter()
+        .map(|(field, reference)| (field.clone(), reference.env.clone()));
+    // Without this rule, a policy about paths denies the probes of the pod and the queries of the operator.
+    let probes =
+        json!({"permit": {"paths": ["/v1/health", "/v1/version"]}, "description": "probes"});
+    let probes = (!route_policy.is_empty()).then_some(probes);
+    let access = Access {
+        method: (*method).to_owned(),
+        settings,
+        references: references.collect(),
+        policy: policy.clone(),
+        route_policy: probes.into_iter().chain(route_policy.clone()).collect(),
+    };
+    match serde_json::to_value(access) {
+        Ok(Value::Object(access)) => access,
+        _ => Object::new(),
     }
 }
 

@@ -8,8 +8,8 @@ use llsd_api::checked::{Checked, DEFAULT_CONFIG_KEY, DEFAULT_MOUNT_PATH, SecretF
 use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 
 use super::{
-    ConfigPlan, ObjectInputs, ca_bundle, config_map_name, external_providers, pod_template,
-    secret_files, tls, volume_claim,
+    ConfigPlan, ObjectInputs, ca_bundle, cluster_ca, config_map_name, external_providers,
+    pod_template, secret_files, tls, volume_claim,
 };
 use crate::server_facts::EntryPoint;
 
@@ -116,6 +116,7 @@ fn own_volumes(inputs: &ObjectInputs<'_>) -> Vec<Volume> {
         inputs.ca_bundle.map(|_| ca_bundle::volume(inputs.owner)),
         config_volume(inputs),
         tls::volume(inputs.checked),
+        cluster_ca::volume(inputs.checked),
         external_providers::volume(inputs),
         secret_files::volume(inputs.checked),
     ];
@@ -173,6 +174,7 @@ fn own_mounts(inputs: &ObjectInputs<'_>) -> Vec<VolumeMount> {
         config,
         inputs.ca_bundle.map(|_| ca_bundle::mount()),
         tls::mount(checked),
+        cluster_ca::mount(checked),
         external_providers::mount(inputs),
     ];
     let mounts = mounts.into_iter().flatten();

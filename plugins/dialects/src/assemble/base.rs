@@ -142,6 +142,11 @@ impl Stack {
         self.release.map_or(unknown, |release| release >= first)
     }
 
+    /// Whether the release, or a release of the dialect if it is not known, is at least `first`.
+    pub(super) fn has(&self, first: Release) -> bool {
+        self.dialect.before().is_none_or(|before| before > first) && self.is_from(first, true)
+    }
+
     /// Reports that the release does not have an API.
     pub(super) fn no_such_api(&mut self, path: String, api: &str) {
         let problem = format!("{} has no API {api:?}", self.dialect.id);

@@ -197,6 +197,7 @@ fn v1alpha2_spec() -> BoxedStrategy<Value> {
             "externalProviders",
             "configPatch",
             "paused",
+            "access",
             "unknown",
         ],
         vec![
