@@ -13,6 +13,7 @@ mod env_conversion;
 mod object_cache;
 mod object_lookup;
 mod pace;
+mod packed;
 mod pod_state;
 mod priority;
 mod projection;
@@ -27,11 +28,12 @@ mod watched_resource;
 mod watches;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use kube::ResourceExt;
 use kube::api::{DynamicObject, ObjectMeta};
+use llsd_api::labels;
 use llsd_render::objects::Kind;
 
 pub(crate) use backoff::Backoff;
@@ -40,6 +42,7 @@ pub(crate) use env_conversion::{ConvertedType, converted_type};
 pub(crate) use object_cache::{ObjectCache, version};
 pub use object_lookup::ObjectLookup;
 pub(crate) use pace::Pace;
+pub(crate) use packed::{Packed, Packer};
 pub(crate) use pod_state::{failing_probe, pod_problem};
 pub(crate) use priority::{Priority, PrioritySemaphore};
 pub(crate) use projection::mounted_config_maps;
@@ -68,12 +71,17 @@ impl ClusterCache {
         Self {
             children: kinds
                 .into_iter()
-                .map(|kind| (kind, ObjectCache::default()))
+                .map(|kind| (kind, ObjectCache::by_resource()))
                 .collect(),
-            pods: ObjectCache::default(),
-            replica_sets: ObjectCache::default(),
-            revisions: ObjectCache::default(),
-            leases: ObjectCache::default(),
+            pods: ObjectCache::by_resource(),
+            replica_sets: ObjectCache::by_resource(),
+            // Only those that take part in rollouts are searched.
+            revisions: ObjectCache::grouped_by(|head| {
+                head.annotations()
+                    .contains_key(labels::ROLLOUT)
+                    .then_some(labels::ROLLOUT)
+            }),
+            leases: ObjectCache::by_resource(),
         }
     }
 
@@ -83,13 +91,14 @@ impl ClusterCache {
     }
 
     /// The newest known version of one child object.
-    pub(crate) fn child(
-        &self,
-        kind: Kind,
-        namespace: &str,
-        name: &str,
-    ) -> Option<Arc<DynamicObject>> {
+    pub(crate) fn child(&self, kind: Kind, namespace: &str, name: &str) -> Option<DynamicObject> {
         self.of(kind)?.get(namespace, name)
+    }
+
+    /// Whether a child object exists.
+    pub(crate) fn has_child(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        self.of(kind)
+            .is_some_and(|objects| objects.contains(namespace, name))
     }
 
     /// Stores the API server's response to one of our own writes.
@@ -106,10 +115,8 @@ impl ClusterCache {
 
     /// The llama-stack-k8s-operator, if it holds its leader Lease at the [`uptime`] `now`.
     pub(crate) fn running_upstream(&self, now: Duration) -> Option<UpstreamRunning> {
-        let leases = self.leases.all();
-        leases
-            .iter()
-            .find_map(|lease| UpstreamRunning::from_lease(lease, now))
+        let running = |lease: DynamicObject| UpstreamRunning::from_lease(&lease, now);
+        self.leases.select(running).into_iter().next()
     }
 
     /// Waits until every cache has received its first list.

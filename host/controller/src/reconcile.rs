@@ -91,13 +91,12 @@ pub(crate) async fn reconcile(
 /// A resource that was never reported on comes before others of its namespace, so that its pods start
 /// soon. After the first report it waits for its turn, even if it still has no Deployment.
 fn priority(watched: &WatchedResource, ctx: &Context) -> Priority {
-    let Ok(cr) = &watched.0 else {
+    let (namespace, name) = (watched.namespace().unwrap_or_default(), watched.name_any());
+    if ctx.cache.has_child(Kind::Deployment, &namespace, &name) {
         return Priority::Normal;
-    };
-    let (namespace, name) = (cr.namespace().unwrap_or_default(), cr.name_any());
-    let deployment = ctx.cache.child(Kind::Deployment, &namespace, &name);
-    let (status, _) = ctx.statuses.newest(cr);
-    match deployment.is_none() && status.conditions.is_empty() {
+    }
+    let status = watched.read().map(|cr| ctx.statuses.newest(&cr).0);
+    match status.is_ok_and(|status| status.conditions.is_empty()) {
         true => Priority::High,
         false => Priority::Normal,
     }
@@ -105,10 +104,7 @@ fn priority(watched: &WatchedResource, ctx: &Context) -> Priority {
 
 /// All steps, from check to report.
 async fn run_steps(watched: &WatchedResource, ctx: &Context) -> Result<Action, Error> {
-    let cr = watched
-        .0
-        .as_ref()
-        .map_err(|invalid| Error::Unreadable(invalid.problem.clone()))?;
+    let cr = &watched.read().map_err(Error::Unreadable)?;
     if cr.metadata.deletion_timestamp.is_some() {
         // The resource owns all of its objects, so the garbage collector deletes them.
         return Ok(Action::await_change());

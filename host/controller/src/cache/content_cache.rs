@@ -119,9 +119,9 @@ impl ContentCache {
         namespace: &str,
         name: &str,
     ) -> Result<Option<ConfigMapData>, kube::Error> {
-        match self.cache.child(Kind::ConfigMap, namespace, name) {
-            Some(_) => self.config_map(namespace, name).await,
-            None => Ok(None),
+        match self.cache.has_child(Kind::ConfigMap, namespace, name) {
+            true => self.config_map(namespace, name).await,
+            false => Ok(None),
         }
     }
 
@@ -179,13 +179,12 @@ impl ContentCache {
 
     /// Drops the content of objects that no longer exist.
     pub(crate) fn forget_deleted(&self) {
-        self.config_maps.lock().retain(|namespace, name| {
-            let found = self.cache.child(Kind::ConfigMap, namespace, name);
-            found.is_some()
-        });
+        self.config_maps
+            .lock()
+            .retain(|namespace, name| self.cache.has_child(Kind::ConfigMap, namespace, name));
         self.secrets
             .lock()
-            .retain(|namespace, name| self.cache.child(Kind::Secret, namespace, name).is_some());
+            .retain(|namespace, name| self.cache.has_child(Kind::Secret, namespace, name));
     }
 
     /// The stored content, if the object has not changed since it was read.
@@ -196,9 +195,8 @@ impl ContentCache {
         namespace: &str,
         name: &str,
     ) -> Option<T> {
-        let current = self.cache.child(kind, namespace, name)?;
-        let version = current.metadata.resource_version.as_ref()?;
-        stored.lock().get(namespace, name, version)
+        let version = self.cache.of(kind)?.resource_version(namespace, name)?;
+        stored.lock().get(namespace, name, &version.to_string())
     }
 
     /// Reads the HMAC key, and creates it if there is none.

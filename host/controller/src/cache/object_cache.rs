@@ -5,14 +5,17 @@
 //! second source, a reconciliation right after a write would not see the written object and would
 //! write it again.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ObjectMeta};
 use kube::runtime::watcher::Event;
+use llsd_api::labels;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
+
+use super::packed::{Packed, Packer};
 
 /// Objects of one kind, by namespace and name.
 pub(crate) struct ObjectCache {
@@ -20,9 +23,11 @@ pub(crate) struct ObjectCache {
     is_complete: watch::Sender<bool>,
 }
 
-#[derive(Default)]
 struct State {
-    objects: HashMap<String, HashMap<String, Entry>>,
+    namespaces: HashMap<String, Namespace>,
+    /// The group of an object, for lookups of several objects.
+    group: Group,
+    packer: Packer<Content>,
     /// The newest resource version that the watch has delivered.
     observed_version: u64,
     /// Counts the lists that the watch started with. An object that the current list does not
@@ -30,26 +35,52 @@ struct State {
     list: u64,
 }
 
+/// An object without its type and resource version.
+type Content = (ObjectMeta, Value);
+/// The group of an object.
+type Group = fn(&DynamicObject) -> Option<&str>;
+
+#[derive(Default)]
+struct Namespace {
+    objects: HashMap<Box<str>, Entry>,
+    /// Groups, with the names of their objects.
+    groups: BTreeSet<(Box<str>, Box<str>)>,
+}
+
 struct Entry {
-    object: Arc<DynamicObject>,
+    version: u64,
+    content: Packed,
+    /// Whether the object is watched without its content.
+    is_metadata_only: bool,
+    group: Option<Box<str>>,
     /// The last list that contained the object.
     list: u64,
     /// Whether this version is the response to one of our own writes.
     is_written: bool,
 }
 
-impl Default for ObjectCache {
-    fn default() -> Self {
+impl ObjectCache {
+    /// An empty cache whose objects are grouped by the resource that they belong to.
+    pub(super) fn by_resource() -> Self {
+        Self::grouped_by(|object| object.labels().get(labels::INSTANCE).map(String::as_str))
+    }
+
+    /// An empty cache.
+    pub(super) fn grouped_by(group: Group) -> Self {
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                namespaces: HashMap::new(),
+                group,
+                packer: Packer::new(),
+                observed_version: 0,
+                list: 0,
+            }),
             is_complete: watch::Sender::new(false),
         }
     }
-}
 
-impl ObjectCache {
     /// Applies an event of the watch and returns the objects that changed.
-    pub(crate) fn observe(&self, event: Event<DynamicObject>) -> Vec<Arc<DynamicObject>> {
+    pub(crate) fn observe(&self, event: Event<DynamicObject>) -> Vec<DynamicObject> {
         let mut state = self.state.lock();
         match event {
             Event::Init => {
@@ -62,7 +93,7 @@ impl ObjectCache {
             }
             Event::Delete(object) => {
                 state.observe_version(&object);
-                state.remove(&object).into_iter().collect()
+                state.remove(object).into_iter().collect()
             }
             Event::InitDone => {
                 let removed = state.remove_unconfirmed();
@@ -82,52 +113,75 @@ impl ObjectCache {
         if written_version > state.observed_version {
             state.insert(written);
         }
-        if let Some(entry) = state.entry(&namespace, &name) {
-            entry.is_written = version(&entry.object) == written_version;
+        if let Some(entry) = state.entry_mut(&namespace, &name) {
+            entry.is_written = entry.version == written_version;
         }
     }
 
     /// Removes an object that we deleted.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        if let Some(objects) = self.state.lock().objects.get_mut(namespace) {
+        if let Some(objects) = self.state.lock().namespaces.get_mut(namespace) {
             objects.remove(name);
         }
     }
 
     /// Whether an object is unchanged since we wrote it.
     pub(crate) fn is_as_written(&self, namespace: &str, name: &str) -> bool {
-        self.state
-            .lock()
-            .entry(namespace, name)
-            .is_some_and(|entry| entry.is_written)
+        let state = self.state.lock();
+        let entry = state.entry(namespace, name);
+        entry.is_some_and(|entry| entry.is_written)
+    }
+
+    /// Whether an object exists.
+    pub(crate) fn contains(&self, namespace: &str, name: &str) -> bool {
+        self.state.lock().entry(namespace, name).is_some()
+    }
+
+    /// The resource version of an object.
+    pub(crate) fn resource_version(&self, namespace: &str, name: &str) -> Option<u64> {
+        Some(self.state.lock().entry(namespace, name)?.version)
     }
 
     /// The newest known version of an object.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<DynamicObject> {
         let state = self.state.lock();
-        let entry = state.objects.get(namespace)?.get(name)?;
-        Some(entry.object.clone())
+        state.unpack(state.entry(namespace, name)?)
     }
 
-    /// All objects of a namespace that `matches` accepts.
-    pub(crate) fn find(
-        &self,
-        namespace: &str,
-        matches: impl Fn(&DynamicObject) -> bool,
-    ) -> Vec<Arc<DynamicObject>> {
+    /// All objects of one group in a namespace.
+    pub(crate) fn group(&self, namespace: &str, group: &str) -> Vec<DynamicObject> {
         let state = self.state.lock();
-        let all = state.objects.get(namespace).into_iter().flatten();
-        all.map(|(_, entry)| &entry.object)
-            .filter(|object| matches(object))
-            .cloned()
+        let Some(namespace) = state.namespaces.get(namespace) else {
+            return Vec::new();
+        };
+        let first = (Box::from(group), Box::default());
+        let names = namespace.groups.range(first..);
+        let names = names.take_while(|(other, _)| **other == *group);
+        let entries = names.filter_map(|(_, name)| namespace.objects.get(name));
+        entries.filter_map(|entry| state.unpack(entry)).collect()
+    }
+
+    /// What `select` takes of the objects that are in a group, in all namespaces.
+    pub(crate) fn select_grouped<T>(
+        &self,
+        mut select: impl FnMut(DynamicObject) -> Option<T>,
+    ) -> Vec<T> {
+        let state = self.state.lock();
+        let all = state.namespaces.values().flat_map(|namespace| {
+            let names = namespace.groups.iter();
+            names.filter_map(|(_, name)| namespace.objects.get(name))
+        });
+        all.filter_map(|entry| select(state.unpack(entry)?))
             .collect()
     }
 
-    /// All objects of all namespaces.
-    pub(crate) fn all(&self) -> Vec<Arc<DynamicObject>> {
+    /// What `select` takes of all objects of all namespaces.
+    pub(crate) fn select<T>(&self, mut select: impl FnMut(DynamicObject) -> Option<T>) -> Vec<T> {
         let state = self.state.lock();
-        let all = state.objects.values().flat_map(HashMap::values);
-        all.map(|entry| entry.object.clone()).collect()
+        let namespaces = state.namespaces.values();
+        let all = namespaces.flat_map(|namespace| namespace.objects.values());
+        all.filter_map(|entry| select(state.unpack(entry)?))
+            .collect()
     }
 
     /// Waits until the first list is complete.
@@ -151,76 +205,124 @@ impl State {
         self.observed_version = self.observed_version.max(version(object));
     }
 
-    fn entry(&mut self, namespace: &str, name: &str) -> Option<&mut Entry> {
-        self.objects.get_mut(namespace)?.get_mut(name)
+    fn entry(&self, namespace: &str, name: &str) -> Option<&Entry> {
+        self.namespaces.get(namespace)?.objects.get(name)
+    }
+
+    fn entry_mut(&mut self, namespace: &str, name: &str) -> Option<&mut Entry> {
+        self.namespaces.get_mut(namespace)?.objects.get_mut(name)
+    }
+
+    fn unpack(&self, entry: &Entry) -> Option<DynamicObject> {
+        unpack(&self.packer, entry)
     }
 
     /// Stores an object unless a newer version is known. Returns it if it changed.
-    fn insert(&mut self, object: DynamicObject) -> Option<Arc<DynamicObject>> {
-        let list = self.list;
+    fn insert(&mut self, object: DynamicObject) -> Option<DynamicObject> {
+        let (list, group) = (self.list, (self.group)(&object).map(Box::from));
         let namespace = self
-            .objects
+            .namespaces
             .entry(object.namespace().unwrap_or_default())
             .or_default();
-        let Some(entry) = namespace.get_mut(&object.name_any()) else {
-            let name = object.name_any();
-            let object = Arc::new(object);
-            let entry = Entry {
-                object: object.clone(),
-                list,
-                is_written: false,
-            };
-            namespace.insert(name, entry);
-            return Some(object);
-        };
-        entry.list = list;
-        if version(&object) < version(&entry.object) {
-            return None;
+        let name = object.name_any();
+        let version = version(&object);
+        let known = namespace.objects.get_mut(name.as_str());
+        if let Some(known) = known {
+            known.list = list;
+            if version < known.version {
+                return None;
+            }
         }
-        let is_same = is_same(&entry.object, &object);
-        entry.is_written &= version(&object) == version(&entry.object);
-        entry.object = Arc::new(object);
-        (!is_same).then(|| entry.object.clone())
+        let (object, content) = pack(&self.packer, object);
+        let mut entry = Entry {
+            version,
+            content,
+            is_metadata_only: object.data.is_null(),
+            group,
+            list,
+            is_written: false,
+        };
+        let known = namespace.remove(&name);
+        let is_same = known.is_some_and(|known| {
+            entry.is_written = known.is_written && known.version == version;
+            entry.is_same(&known)
+        });
+        namespace.insert(name.into(), entry);
+        (!is_same).then_some(object)
     }
 
-    fn remove(&mut self, object: &DynamicObject) -> Option<Arc<DynamicObject>> {
-        let namespace = self
-            .objects
-            .get_mut(&object.namespace().unwrap_or_default())?;
+    fn remove(&mut self, object: DynamicObject) -> Option<DynamicObject> {
+        let namespace = object.namespace().unwrap_or_default();
+        let namespace = self.namespaces.get_mut(&namespace)?;
         let name = object.name_any();
         // The object may have been created again since.
-        if version(&namespace.get(&name)?.object) > version(object) {
+        if namespace.objects.get(name.as_str())?.version > version(&object) {
             return None;
         }
-        namespace.remove(&name).map(|entry| entry.object)
+        namespace.remove(&name).map(|_| object)
     }
 
-    fn remove_unconfirmed(&mut self) -> Vec<Arc<DynamicObject>> {
+    fn remove_unconfirmed(&mut self) -> Vec<DynamicObject> {
         let list = self.list;
         let mut removed = Vec::new();
-        for objects in self.objects.values_mut() {
-            objects.retain(|_, entry| {
-                let is_confirmed = entry.list == list;
-                if !is_confirmed {
-                    removed.push(entry.object.clone());
-                }
-                is_confirmed
-            });
+        for namespace in self.namespaces.values_mut() {
+            let objects = namespace.objects.iter();
+            let unconfirmed = objects.filter(|(_, entry)| entry.list != list);
+            let names: Vec<_> = unconfirmed.map(|(name, _)| name.clone()).collect();
+            let entries = names.iter().filter_map(|name| namespace.remove(name));
+            removed.extend(entries.filter_map(|entry| unpack(&self.packer, &entry)));
         }
-        self.objects.retain(|_, objects| !objects.is_empty());
+        self.namespaces
+            .retain(|_, namespace| !namespace.objects.is_empty());
         removed
     }
 }
 
-/// Whether two versions of an object have equal content. For an object that is watched without its
-/// content, every new resource version counts as a change.
-fn is_same(old: &DynamicObject, new: &DynamicObject) -> bool {
-    if new.data.is_null() {
-        return old.metadata.resource_version == new.metadata.resource_version;
+impl Namespace {
+    fn insert(&mut self, name: Box<str>, entry: Entry) {
+        if let Some(group) = &entry.group {
+            self.groups.insert((group.clone(), name.clone()));
+        }
+        self.objects.insert(name, entry);
     }
-    let mut metadata = new.metadata.clone();
-    metadata.resource_version = old.metadata.resource_version.clone();
-    metadata == old.metadata && new.data == old.data
+
+    fn remove(&mut self, name: &str) -> Option<Entry> {
+        let mut entry = self.objects.remove(name)?;
+        if let Some(group) = entry.group.take() {
+            self.groups.remove(&(group, name.into()));
+        }
+        Some(entry)
+    }
+}
+
+impl Entry {
+    /// Whether two versions of an object have equal content. For an object that is watched without its
+    /// content, every new resource version counts as a change.
+    fn is_same(&self, other: &Self) -> bool {
+        if self.is_metadata_only {
+            return self.version == other.version;
+        }
+        self.content == other.content
+    }
+}
+
+fn pack(packer: &Packer<Content>, mut object: DynamicObject) -> (DynamicObject, Packed) {
+    let resource_version = object.metadata.resource_version.take();
+    let content = (object.metadata, object.data);
+    let packed = packer.pack(&content);
+    (object.metadata, object.data) = content;
+    object.metadata.resource_version = resource_version;
+    (object, packed)
+}
+
+fn unpack(packer: &Packer<Content>, entry: &Entry) -> Option<DynamicObject> {
+    let (mut metadata, data) = packer.unpack(&entry.content)?;
+    metadata.resource_version = Some(entry.version.to_string());
+    Some(DynamicObject {
+        types: None,
+        metadata,
+        data,
+    })
 }
 
 /// The resource version as a number. Resource versions of one kind increase with every write; an
@@ -250,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_written_object_is_visible_before_the_watch_delivers_it_and_is_then_no_change() {
-        let cache = ObjectCache::default();
+        let cache = ObjectCache::by_resource();
         cache.observe(Event::Apply(object("a", 1, 1)));
         cache.record(object("a", 5, 2));
         assert_eq!(size(&cache, "a"), Some(2));
@@ -264,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_late_response_does_not_restore_a_deleted_object() {
-        let cache = ObjectCache::default();
+        let cache = ObjectCache::by_resource();
         cache.observe(Event::Apply(object("a", 5, 1)));
         assert_eq!(cache.observe(Event::Delete(object("a", 7, 1))).len(), 1);
         cache.record(object("a", 5, 1));
@@ -273,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_new_list_removes_missing_objects_but_not_those_written_meanwhile() {
-        let cache = ObjectCache::default();
+        let cache = ObjectCache::by_resource();
         for name in ["a", "b"] {
             cache.observe(Event::Apply(object(name, 1, 1)));
         }
@@ -294,6 +396,34 @@ mod tests {
     }
 
     #[test]
+    fn objects_are_found_by_the_resource_that_they_belong_to() {
+        let cache = ObjectCache::by_resource();
+        let labelled = |name: &str, version, resource: &str| {
+            let mut object = object(name, version, 1);
+            object
+                .labels_mut()
+                .insert(labels::INSTANCE.into(), resource.into());
+            object
+        };
+        let names = |resource: &str| -> Vec<_> {
+            let found = cache.group("ns", resource);
+            found.iter().map(ResourceExt::name_any).collect()
+        };
+        for (name, resource) in [("a-1", "a"), ("a-2", "a"), ("ab-1", "ab")] {
+            cache.observe(Event::Apply(labelled(name, 1, resource)));
+        }
+        cache.observe(Event::Apply(object("other", 1, 1)));
+        assert_eq!(names("a"), ["a-1", "a-2"]);
+        cache.observe(Event::Apply(labelled("a-1", 2, "b")));
+        cache.observe(Event::Delete(labelled("ab-1", 2, "ab")));
+        assert_eq!(names("a"), ["a-2"]);
+        assert_eq!(names("b"), ["a-1"]);
+        assert!(names("ab").is_empty());
+        assert_eq!(cache.select_grouped(Some).len(), 2);
+        assert_eq!(cache.select(Some).len(), 3);
+    }
+
+    #[test]
     fn without_content_a_new_version_is_a_change() {
         let bare = |version: &str| {
             let mut object = DynamicObject {
@@ -304,7 +434,7 @@ mod tests {
             object.metadata.resource_version = Some(version.to_owned());
             object
         };
-        let cache = ObjectCache::default();
+        let cache = ObjectCache::by_resource();
         cache.observe(Event::Apply(bare("1")));
         assert!(cache.observe(Event::Apply(bare("1"))).is_empty());
         assert_eq!(cache.observe(Event::Apply(bare("2"))).len(), 1);

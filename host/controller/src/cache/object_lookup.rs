@@ -18,7 +18,7 @@ impl ObjectLookup {
         let (scope, cache) = self.0.get()?;
         let objects = cache.of(kind)?;
         let is_known = scope.covers(namespace) && objects.is_complete();
-        is_known.then(|| objects.get(namespace, name).is_some())
+        is_known.then(|| objects.contains(namespace, name))
     }
 
     /// Connects the lookup to an operator's caches.

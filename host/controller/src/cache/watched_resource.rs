@@ -3,7 +3,7 @@
 //! The API server stores what the schema allows, and the schema does not limit what is inside untyped
 //! fields. If one resource failed to deserialize, the whole list that contains it would fail, and nobody's
 //! resources would be reconciled. So each resource is deserialized by itself, after it was measured; of one
-//! that cannot be read, only the name is kept.
+//! that cannot be read, only the name is kept. One that can be read is kept compressed.
 
 use std::borrow::Cow;
 
@@ -15,20 +15,30 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::packed::{Packed, Packer};
+
 /// Length of the problem in logs: enough for the field and its value.
 const MAX_PROBLEM_CHARS: usize = 300;
 
+/// Deserialization has no other context.
+static PACKER: Packer<Distribution> = Packer::new();
+
 /// A resource, or why it cannot be read.
 #[derive(Debug, Clone)]
-pub(crate) struct WatchedResource(pub(crate) Result<Distribution, UnreadableResource>);
-
-/// A resource that cannot be read.
-#[derive(Debug, Clone)]
-pub(crate) struct UnreadableResource {
-    /// What is wrong, and what its author can do about it.
-    pub(crate) problem: String,
+pub(crate) struct WatchedResource {
     /// What identifies the resource, and nothing else.
     metadata: ObjectMeta,
+    /// The resource, or what is wrong and what its author can do about it.
+    content: Result<Packed, String>,
+}
+
+impl WatchedResource {
+    /// The resource, or why it cannot be read.
+    pub(crate) fn read(&self) -> Result<Distribution, String> {
+        let content = self.content.as_ref().map_err(String::clone)?;
+        let read = PACKER.unpack(content);
+        read.ok_or_else(|| "failed to read the stored copy of the resource".to_owned())
+    }
 }
 
 /// The identity of an object. Parsing it skips everything else without recursion.
@@ -51,15 +61,19 @@ impl<'de> Deserialize<'de> for WatchedResource {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let json = raw.get();
-        let problem = match read(json) {
-            Ok(resource) => return Ok(Self(Ok(resource))),
-            Err(problem) => problem,
+        let content = read(json).map_err(abbreviated);
+        let metadata = match &content {
+            Ok(resource) => identity(&resource.metadata),
+            Err(_) => {
+                let identified = serde_json::from_str(json).map_err(D::Error::custom);
+                let Identified { metadata } = identified?;
+                metadata.into()
+            }
         };
-        let Identified { metadata } = serde_json::from_str(json).map_err(D::Error::custom)?;
-        Ok(Self(Err(UnreadableResource {
-            problem: abbreviated(problem),
-            metadata: metadata.into(),
-        })))
+        Ok(Self {
+            metadata,
+            content: content.map(|resource| PACKER.pack(&resource)),
+        })
     }
 }
 
@@ -67,7 +81,23 @@ fn read(json: &str) -> Result<Distribution, String> {
     if let Some(error) = JsonSize::measure(json).exceeded_by_object() {
         return Err(error.to_string());
     }
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    let read = serde_json::from_str(json).map_err(|error| error.to_string());
+    read.map(|mut resource: Distribution| {
+        // They are half of a resource, and nothing reads them.
+        resource.metadata.managed_fields = None;
+        resource
+    })
+}
+
+fn identity(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        generation: metadata.generation,
+        ..ObjectMeta::default()
+    }
 }
 
 fn abbreviated(mut text: String) -> String {
@@ -119,17 +149,11 @@ impl Resource for WatchedResource {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        match &self.0 {
-            Ok(resource) => &resource.metadata,
-            Err(unreadable) => &unreadable.metadata,
-        }
+        &self.metadata
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        match &mut self.0 {
-            Ok(resource) => &mut resource.metadata,
-            Err(unreadable) => &mut unreadable.metadata,
-        }
+        &mut self.metadata
     }
 }
 
@@ -170,14 +194,14 @@ mod tests {
             let names: Vec<_> = list
                 .items
                 .iter()
-                .map(|one| (one.name_any(), one.0.is_ok()))
+                .map(|one| (one.name_any(), one.read().is_ok()))
                 .collect();
             let expected = [("first", true), ("bad", false), ("last", true)];
             assert_eq!(names, expected.map(|(name, is)| (name.to_owned(), is)));
-            let unreadable = list.items[1].0.as_ref().unwrap_err();
-            assert!(unreadable.problem.len() < 1_000, "{}", unreadable.problem);
-            assert_eq!(unreadable.metadata.resource_version.as_deref(), Some("7"));
-            assert_eq!(unreadable.metadata.managed_fields, None);
+            let unreadable = &list.items[1];
+            let problem = unreadable.read().unwrap_err();
+            assert!(problem.len() < 1_000, "{problem}");
+            assert_eq!(unreadable.resource_version().as_deref(), Some("7"));
         }
     }
 
@@ -192,7 +216,7 @@ mod tests {
             panic!("{event:?}");
         };
         assert_eq!(resource.name_any(), "bad");
-        let problem = resource.0.unwrap_err().problem;
+        let problem = resource.read().unwrap_err();
         assert!(problem.contains("nested deeper than"), "{problem}");
     }
 }

@@ -88,7 +88,7 @@ pub(super) struct Circumstances {
     /// Counts the changes of the mirrors.
     pub(super) mirrors: u64,
     /// The resource versions of the pull secrets that were tried.
-    pub(super) secrets: Vec<Option<String>>,
+    pub(super) secrets: Vec<Option<u64>>,
 }
 
 /// A finished read.
@@ -418,7 +418,7 @@ mod tests {
         assert!(!ask(&mut fetched, &key, "one", due + Duration::from_secs(10)).is_new);
 
         let renewed = Circumstances {
-            secrets: vec![Some("2".to_owned())],
+            secrets: vec![Some(2)],
             ..circumstances()
         };
         assert!(fetched.request(&key, None, &renewed, due, || Ok(())).is_new);

@@ -144,10 +144,7 @@ impl Shared {
     /// What decides whether a failed read is repeated early.
     fn circumstances(&self, puller: &Puller) -> Circumstances {
         let secrets = self.cache.of(Kind::Secret);
-        let version = |name: &String| {
-            let secret = secrets?.get(puller.namespace(), name)?;
-            secret.metadata.resource_version.clone()
-        };
+        let version = |name: &String| secrets?.resource_version(puller.namespace(), name);
         Circumstances {
             mirrors: self.images.registries.generation(),
             secrets: self

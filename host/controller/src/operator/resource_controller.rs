@@ -80,8 +80,6 @@ fn watch_resources(
     let api = scope.api::<WatchedResource>(&context.client);
     watcher(api, watcher::Config::default().page_size(PAGE_SIZE))
         .default_backoff()
-        // The managed fields are half of a resource, and nothing reads them.
-        .modify(|resource| resource.managed_fields_mut().clear())
         .reflect(writer)
         // A controller does not report deletions.
         .inspect(move |event| {

@@ -71,9 +71,9 @@ impl Resources {
         all.sort_by_key(|one| (one.namespace(), one.name_any()));
         let read_until = Instant::now() + READ_TIME;
         let effects = stream::iter(all).map(|one| async move {
-            let cr = one.0.as_ref().ok()?;
+            let cr = one.read().ok()?;
             let name = format!("{}/{}", cr.namespace().unwrap_or_default(), cr.name_any());
-            let effect = self.effect(cr, before, after, read_until).await?;
+            let effect = self.effect(&cr, before, after, read_until).await?;
             Some((name, effect))
         });
         let effects: Vec<_> = effects.buffered(MAX_CONCURRENT).collect().await;
@@ -109,8 +109,8 @@ impl Resources {
             Ok(gathered) => gathered,
             Err(error) if error.waits_for_change() => return None,
             Err(_) => {
-                let running = cache.child(Kind::Deployment, &owner.namespace, &owner.name);
-                return running.map(|_| Effect::Unread);
+                let runs = cache.has_child(Kind::Deployment, &owner.namespace, &owner.name);
+                return runs.then_some(Effect::Unread);
             }
         };
         let Source::Base { config, hints, .. } = &gathered.source else {

@@ -20,7 +20,6 @@ mod prune;
 mod volume_claim;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use futures::future::join_all;
 use kube::api::DynamicObject;
@@ -55,7 +54,7 @@ pub(crate) enum Error {
 #[derive(Debug)]
 pub(crate) struct Written {
     /// The current Ingress, Route, HTTPRoute or TLSRoute.
-    pub(crate) exposure: Option<Arc<DynamicObject>>,
+    pub(crate) exposure: Option<DynamicObject>,
     /// Why optional objects could not be written.
     pub(crate) optional_failures: Vec<Error>,
     /// Why the volume claim has another size than the resource asks for.
@@ -182,7 +181,7 @@ async fn write(
     target: Target<'_>,
     syncs: Vec<ObjectSync>,
     optional_failures: &mut Vec<Error>,
-) -> Result<Option<Arc<DynamicObject>>, Error> {
+) -> Result<Option<DynamicObject>, Error> {
     let writes = syncs.into_iter().map(async |sync| {
         let (kind, need) = (sync.kind(), sync.need());
         (kind, need, sync.write(target).await)
@@ -239,10 +238,10 @@ fn unused_config_maps(target: Target<'_>, current: Option<&str>) -> Vec<Retired>
     let maps = target
         .cache
         .of(Kind::ConfigMap)
-        .map(|objects| objects.find(namespace, is_generated))
+        .map(|objects| objects.group(namespace, name))
         .unwrap_or_default();
-    let is_of_resource = |set: &DynamicObject| set.labels().get(labels::INSTANCE) == Some(name);
-    let sets = target.cache.replica_sets.find(namespace, is_of_resource);
+    let maps: Vec<DynamicObject> = maps.into_iter().filter(is_generated).collect();
+    let sets = target.cache.replica_sets.group(namespace, name);
     let mounted: BTreeSet<String> = sets
         .iter()
         .flat_map(|set| mounted_config_maps(set))

@@ -189,7 +189,7 @@ impl<I: ImageReader> Pass<'_, I> {
             namespace, name, ..
         } = self.owner;
         let live = self.ctx.cache.child(Kind::Deployment, namespace, name);
-        let state = match DeploymentState::of(live.as_deref(), &revision.resolution.objects) {
+        let state = match DeploymentState::of(live.as_ref(), &revision.resolution.objects) {
             DeploymentState::Refused { message, deadline }
                 if (self.ctx.rollouts).is_overdue(&self.resource(), deadline, Instant::now()) =>
             {
@@ -286,7 +286,7 @@ impl<I: ImageReader> Pass<'_, I> {
             namespace, name, ..
         } = self.owner;
         let live = self.ctx.cache.child(Kind::Deployment, namespace, name);
-        let state = DeploymentState::of(live.as_deref(), &revision.resolution.objects);
+        let state = DeploymentState::of(live.as_ref(), &revision.resolution.objects);
         let is_available = state == DeploymentState::Available;
         rollouts.offer(&self.resource(), updates, is_available)
     }
@@ -391,7 +391,7 @@ impl<I: ImageReader> Pass<'_, I> {
             namespace, name, ..
         } = self.owner;
         if let Some(live) = self.ctx.cache.child(Kind::Deployment, namespace, name) {
-            return Ok(Some((*live).clone()));
+            return Ok(Some(live));
         }
         if !self.ctx.revisions.is_listed(&self.owner.uid) {
             return Ok(None);

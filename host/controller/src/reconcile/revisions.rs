@@ -29,12 +29,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::apply::is_ours;
-use crate::cache::ClusterCache;
+use crate::cache::{ClusterCache, Packed, Packer};
 pub(crate) use resolution::{AuthorInputs, Resolution};
 
 /// Revisions of one resource that are kept: the one in effect, and the one to go back to.
 const KEPT: usize = 2;
-/// Memory for compressed resolutions: about ten thousand of them.
+/// Memory for compressed resolutions: tens of thousands of them.
 const MAX_BYTES: usize = 64 << 20;
 /// Between the name of the resource and the number of the revision.
 const INFIX: &str = "-rev-";
@@ -97,6 +97,7 @@ pub(crate) enum MarkState {
 pub(crate) struct Revisions {
     client: Client,
     cache: Arc<ClusterCache>,
+    packer: Packer<Resolution>,
     state: Mutex<State>,
 }
 
@@ -106,7 +107,7 @@ struct State {
     /// leader writes revisions, so that a list at that time and its own writes are complete.
     numbers: Option<HashMap<String, BTreeSet<i64>>>,
     /// The newest resolution of each resource, compressed, with the name of its revision.
-    records: HashMap<String, (String, Arc<str>)>,
+    records: HashMap<String, (String, Packed)>,
     bytes: usize,
     /// The uid of each resource, by namespace and name.
     uids: HashMap<(String, String), String>,
@@ -120,6 +121,7 @@ impl Revisions {
         Self {
             client,
             cache,
+            packer: Packer::new(),
             state: Mutex::default(),
         }
     }
@@ -175,21 +177,21 @@ impl Revisions {
 
     /// The part of each resource in rollouts, by namespace and name.
     pub(crate) fn marks(&self) -> BTreeMap<(String, String), Mark> {
-        let mut newest: HashMap<String, (i64, Arc<DynamicObject>)> = HashMap::new();
-        for head in self.cache.revisions.all() {
-            let (Some(uid), Some(number)) = (owner_uid(&head), number(&head.name_any())) else {
-                continue;
-            };
-            if newest.get(&uid).is_none_or(|(known, _)| *known < number) {
-                newest.insert(uid, (number, head));
+        let mut state = self.state.lock();
+        let numbers = state.numbers.get_or_insert_with(|| index(&self.cache));
+        let marked = self.cache.revisions.select_grouped(|head| {
+            let revision = head.name_any();
+            let (name, number) = revision.rsplit_once(INFIX)?;
+            let newest = numbers.get(&owner_uid(&head)?)?.last()?;
+            if number.parse() != Ok(*newest) {
+                return None;
             }
-        }
-        let marks = newest.into_values().filter_map(|(_, head)| {
-            let (name, _) = head.name_any().rsplit_once(INFIX).map(owned)?;
-            let mark = Notes::of(&head).rollout?;
-            Some(((head.namespace()?, name), mark))
+            Some((
+                (head.namespace()?, name.to_owned()),
+                Notes::of(&head).rollout?,
+            ))
         });
-        marks.collect()
+        marked.into_iter().collect()
     }
 
     /// Records a resolution, which is in effect from now on, and deletes those that are not kept.
@@ -202,7 +204,7 @@ impl Revisions {
         let newest = self.heads(owner).first().map_or(0, |(number, _)| *number);
         let number = newest + 1;
         let name = format!("{}{INFIX}{number}", owner.name);
-        let encoded: Arc<str> = record::encode(resolution).into();
+        let encoded = record::encode(resolution);
         let revision = ControllerRevision {
             metadata: metadata(owner, &name, notes),
             revision: number,
@@ -224,7 +226,7 @@ impl Revisions {
         self.cache.record_revision(created.metadata);
         {
             let mut state = self.state.lock();
-            state.store(&owner.uid, &name, encoded);
+            state.store(&owner.uid, &name, self.packer.pack(resolution));
             state.listed.remove(&owner.uid);
             let numbers = state.numbers.get_or_insert_default();
             numbers.entry(owner.uid.clone()).or_default().insert(number);
@@ -266,7 +268,7 @@ impl Revisions {
     }
 
     /// The revisions of a resource that exist, the newest first.
-    fn heads(&self, owner: &Owner) -> Vec<(i64, Arc<DynamicObject>)> {
+    fn heads(&self, owner: &Owner) -> Vec<(i64, DynamicObject)> {
         let mut state = self.state.lock();
         let resource = (owner.namespace.clone(), owner.name.clone());
         state.uids.insert(resource, owner.uid.clone());
@@ -287,41 +289,46 @@ impl Revisions {
         head: &DynamicObject,
     ) -> Result<Option<Revision>, Error> {
         let name = head.name_any();
-        let known = self.state.lock().record(&owner.uid, &name);
-        let encoded = match known {
-            Some(encoded) => encoded,
+        let known = self.state.lock().record(&owner.uid, &name).cloned();
+        let resolution = match known.and_then(|packed| self.packer.unpack(&packed)) {
+            Some(resolution) => resolution,
             None => {
-                let found = self.api(owner).get_opt(&name).await;
-                let found = found.map_err(|error| failure("get", &name, error))?;
-                let Some(encoded) = found.and_then(|found| record::encoded(&found)) else {
+                let Some(resolution) = self.read(owner, &name).await? else {
                     return Ok(None);
                 };
-                let encoded: Arc<str> = encoded.into();
                 let is_newest =
                     self.heads(owner).first().map(|(newest, _)| *newest) == Some(number);
                 if is_newest {
-                    let mut state = self.state.lock();
-                    state.store(&owner.uid, &name, encoded.clone());
+                    let packed = self.packer.pack(&resolution);
+                    self.state.lock().store(&owner.uid, &name, packed);
                 }
-                encoded
+                resolution
             }
         };
-        match record::decode(&encoded) {
-            Ok(resolution) => Ok(Some(Revision {
-                notes: Notes::of(head),
-                name,
-                number,
-                resolution,
-            })),
-            Err(error) => {
-                tracing::warn!(
-                    revision = name,
-                    error,
-                    "failed to read a recorded resolution"
-                );
-                Ok(None)
-            }
+        Ok(Some(Revision {
+            notes: Notes::of(head),
+            name,
+            number,
+            resolution,
+        }))
+    }
+
+    /// Reads a resolution from the API server; `None` if this operator cannot read it.
+    async fn read(&self, owner: &Owner, name: &str) -> Result<Option<Resolution>, Error> {
+        let found = self.api(owner).get_opt(name).await;
+        let found = found.map_err(|error| failure("get", name, error))?;
+        let Some(encoded) = found.and_then(|found| record::encoded(&found)) else {
+            return Ok(None);
+        };
+        let decoded = record::decode(&encoded);
+        if let Err(error) = &decoded {
+            tracing::warn!(
+                revision = name,
+                error,
+                "failed to read a recorded resolution"
+            );
         }
+        Ok(decoded.ok())
     }
 
     /// Deletes a revision of an earlier resource of the same name, which was deleted without it.
@@ -381,29 +388,29 @@ impl Revisions {
 }
 
 impl State {
-    fn record(&self, uid: &str, name: &str) -> Option<Arc<str>> {
-        let (known, encoded) = self.records.get(uid)?;
-        (known == name).then(|| encoded.clone())
+    fn record(&self, uid: &str, name: &str) -> Option<&Packed> {
+        let (known, packed) = self.records.get(uid)?;
+        (known == name).then_some(packed)
     }
 
     /// Stores a resolution. Any other one makes room for it, because all are equally likely to be
     /// needed next.
-    fn store(&mut self, uid: &str, name: &str, encoded: Arc<str>) {
+    fn store(&mut self, uid: &str, name: &str, packed: Packed) {
         self.forget(uid);
-        while self.bytes + encoded.len() > MAX_BYTES {
+        while self.bytes + packed.len() > MAX_BYTES {
             let Some(other) = self.records.keys().next().cloned() else {
                 return;
             };
             self.forget(&other);
         }
-        self.bytes += encoded.len();
+        self.bytes += packed.len();
         self.records
-            .insert(uid.to_owned(), (name.to_owned(), encoded));
+            .insert(uid.to_owned(), (name.to_owned(), packed));
     }
 
     fn forget(&mut self, uid: &str) {
-        if let Some((_, encoded)) = self.records.remove(uid) {
-            self.bytes -= encoded.len();
+        if let Some((_, packed)) = self.records.remove(uid) {
+            self.bytes -= packed.len();
         }
     }
 }
@@ -480,10 +487,11 @@ fn metadata(owner: &Owner, name: &str, notes: &Notes) -> ObjectMeta {
 /// The numbers of all revisions in the cache, by the uid of their resource.
 fn index(cache: &ClusterCache) -> HashMap<String, BTreeSet<i64>> {
     let mut numbers: HashMap<String, BTreeSet<i64>> = HashMap::new();
-    for head in cache.revisions.all() {
-        if let (Some(uid), Some(number)) = (owner_uid(&head), number(&head.name_any())) {
-            numbers.entry(uid).or_default().insert(number);
-        }
+    let all = cache
+        .revisions
+        .select(|head| Some((owner_uid(&head)?, number(&head.name_any())?)));
+    for (uid, number) in all {
+        numbers.entry(uid).or_default().insert(number);
     }
     numbers
 }
@@ -496,10 +504,6 @@ fn owner_uid(head: &DynamicObject) -> Option<String> {
 /// The number in the name of a revision.
 fn number(name: &str) -> Option<i64> {
     name.rsplit_once(INFIX)?.1.parse().ok()
-}
-
-fn owned((name, number): (&str, &str)) -> (String, String) {
-    (name.to_owned(), number.to_owned())
 }
 
 fn failure(verb: &'static str, name: &str, error: kube::Error) -> Error {

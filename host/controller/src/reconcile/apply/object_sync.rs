@@ -1,7 +1,5 @@
 //! One object: its desired and its live state, and the requests that make them equal.
 
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
@@ -19,7 +17,7 @@ const CREATE_ONLY_VERSION: &str = "1";
 /// The desired and the live state of one object.
 pub(super) struct ObjectSync {
     desired: Child,
-    live: Option<Arc<DynamicObject>>,
+    live: Option<DynamicObject>,
 }
 
 impl ObjectSync {
@@ -49,7 +47,7 @@ impl ObjectSync {
     }
 
     /// Writes the object, unless it is current or must not be changed.
-    pub(super) async fn write(self, target: Target<'_>) -> Result<Arc<DynamicObject>, Error> {
+    pub(super) async fn write(self, target: Target<'_>) -> Result<DynamicObject, Error> {
         let Self { desired, live } = self;
         let written = match live {
             Some(live) if is_settled(target, &live, &desired) => return Ok(live),
@@ -66,7 +64,7 @@ impl ObjectSync {
             None => create(target, &desired).await?,
         };
         target.cache.record(desired.kind, written.clone());
-        Ok(Arc::new(written))
+        Ok(written)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cache::version;
 /// The names to delete: all except the current one if there is one, the previous one, and those that
 /// pods mount.
 pub(super) fn unused(
-    generated: &[impl AsRef<DynamicObject>],
+    generated: &[DynamicObject],
     current: Option<&str>,
     mounted: &BTreeSet<String>,
 ) -> Vec<String> {
@@ -19,7 +19,6 @@ pub(super) fn unused(
     // ConfigMaps of the same second.
     let mut others: Vec<(Option<Timestamp>, u64, String)> = generated
         .iter()
-        .map(AsRef::as_ref)
         .filter(|map| Some(map.name_any().as_str()) != current)
         .map(|map| {
             let created = map.metadata.creation_timestamp.as_ref();
@@ -33,19 +32,17 @@ pub(super) fn unused(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
 
-    fn map(name: &str, second: i64, version: u64) -> Arc<DynamicObject> {
+    fn map(name: &str, second: i64, version: u64) -> DynamicObject {
         let time = Timestamp::from_second(second).expect("a time");
         let metadata = json!({
             "name": name, "creationTimestamp": time, "resourceVersion": version.to_string(),
         });
         let object = serde_json::from_value(json!({ "metadata": metadata }));
-        Arc::new(object.expect("a ConfigMap"))
+        object.expect("a ConfigMap")
     }
 
     #[test]

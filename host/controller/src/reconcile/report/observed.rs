@@ -1,10 +1,7 @@
 //! The observed state of a resource's objects.
 
-use std::sync::Arc;
-
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use llsd_api::labels;
 use llsd_render::objects::{Kind, Owner, SERVICE_SUFFIX, VOLUME_CLAIM_SUFFIX};
 
 use super::rollout::Rollout;
@@ -16,7 +13,7 @@ pub(super) struct Observed {
     /// The state of the Deployment; `None` if the resource has none.
     pub(super) rollout: Option<Rollout>,
     /// The PersistentVolumeClaim.
-    pub(super) claim: Option<Arc<DynamicObject>>,
+    pub(super) claim: Option<DynamicObject>,
     pub(super) has_service: bool,
     /// Why pods do not run, one line per pod.
     pub(super) problems: Vec<String>,
@@ -37,13 +34,10 @@ impl Observed {
                 .child(kind, namespace, &format!("{name}{suffix}"))
                 .filter(|object| belongs_to(object, owner))
         };
-        let pods = cache.pods.find(namespace, |pod| {
-            pod.labels().get(labels::INSTANCE) == Some(name)
-        });
+        let pods = cache.pods.group(namespace, name);
         let lines = |text: fn(&DynamicObject) -> Option<&str>| {
-            let line = |pod: &Arc<DynamicObject>| {
-                Some(format!("pod {:?}: {}", pod.name_any(), text(pod)?))
-            };
+            let line =
+                |pod: &DynamicObject| Some(format!("pod {:?}: {}", pod.name_any(), text(pod)?));
             let mut lines: Vec<String> = pods.iter().filter_map(line).collect();
             lines.sort();
             lines
@@ -55,7 +49,7 @@ impl Observed {
             problems: lines(pod_problem),
             failing_probes: lines(failing_probe),
             missing_exposure_secret: exposure_secret
-                .filter(|secret| cache.child(Kind::Secret, namespace, secret).is_none())
+                .filter(|secret| !cache.has_child(Kind::Secret, namespace, secret))
                 .map(str::to_owned),
         }
     }
