@@ -591,11 +591,15 @@ mod tests {
             let adapters = plugin_loader::as_adapters(&PLUGINS);
             let found = adapters.iter().any(|adapter| {
                 let detection = adapter.detect(&base.config, &Hints::default()).unwrap();
-                matches!(detection.output, Detection::One(id) if id == row.dialect)
+                match detection.output {
+                    Detection::One(id) => id == row.dialect,
+                    Detection::OneOf(ids) => ids.contains(&row.dialect),
+                    Detection::None => false,
+                }
             });
             assert!(
                 found,
-                "no adapter is certain about the example of {}",
+                "no adapter recognises the example of {}",
                 row.dialect
             );
         }
@@ -680,15 +684,6 @@ mod tests {
             "{:?}",
             view.problems
         );
-    }
-
-    #[test]
-    fn config_maps_beside_the_resource_are_used() {
-        let text = sample("override");
-        assert_eq!(of(text).view.verdict, Verdict::Accepted);
-        let broken = text.replace("version: 2", "version: [");
-        let view = of(&broken).view;
-        assert_eq!(view.verdict, Verdict::Refused, "{:?}", view.problems);
     }
 
     #[test]

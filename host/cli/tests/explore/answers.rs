@@ -33,7 +33,7 @@ fn an_answer_has_the_configuration_and_a_row_for_each_dialect() {
     let page = Page::start(&[]);
     let answer = page.ask(&about(MINIMAL));
     let view = parts(&answer, "view")[0];
-    assert_eq!(view["verdict"], "accepted", "{view}");
+    assert_eq!(view["verdict"], "warnings", "{view}");
     let config = view["config"].as_str().unwrap();
     // The same file as `llsd render`.
     let rendered = Command::new(env!("CARGO_BIN_EXE_llsd"))
@@ -142,7 +142,11 @@ fn a_plugin_that_never_ends_is_stopped_while_another_question_is_answered() {
         let view = parts(&answer, "view")[0];
         assert_eq!(view["verdict"], "failed");
         let summary = view["summary"].as_str().unwrap();
-        assert!(summary.contains("exceeded the fuel limit"), "{summary}");
+        assert!(
+            summary.contains("exceeded the fuel limit")
+                || summary.contains("exceeded the time limit"),
+            "{summary}"
+        );
         assert!(duration < Duration::from_secs(30), "{duration:?}");
         // The other dialects are not affected.
         let rows = parts(&answer, "release");
@@ -150,7 +154,7 @@ fn a_plugin_that_never_ends_is_stopped_while_another_question_is_answered() {
         let of = |dialect: &str| rows.iter().find(|row| row["dialect"] == dialect).unwrap();
         assert_eq!(of("test/1.0")["verdict"], "failed");
         assert_eq!(of("test/1.0")["isPlugin"], true);
-        assert_eq!(of("llama-stack/0.7")["verdict"], "accepted");
+        assert_eq!(of("llama-stack/0.7")["verdict"], "warnings");
     });
 }
 
