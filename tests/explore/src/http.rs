@@ -1,6 +1,6 @@
 //! One HTTP request on the loopback address.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -23,13 +23,23 @@ pub(crate) fn call(port: u16, method: &str, path: &str, body: &Value) -> Result<
         "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )?;
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response)?;
-    let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-    let body = end.and_then(|end| response.get(end + 4..));
-    let body = body.context("the response of the WebDriver has no body")?;
-    let mut json: Value = serde_json::from_slice(body)
-        .with_context(|| format!("{method} {path}: {}", String::from_utf8_lossy(body)))?;
+    // The driver keeps the connection open, so the length says where the response ends.
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let mut json: Value = serde_json::from_slice(&body)
+        .with_context(|| format!("{method} {path}: {}", String::from_utf8_lossy(&body)))?;
     let value = json["value"].take();
     ensure!(
         value["error"].is_null(),
