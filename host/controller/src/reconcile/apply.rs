@@ -244,7 +244,7 @@ fn unused_config_maps(target: Target<'_>, current: Option<&str>) -> Vec<Retired>
     let sets = target.cache.replica_sets.group(namespace, name);
     let mounted: BTreeSet<String> = sets
         .iter()
-        .flat_map(|set| mounted_config_maps(set))
+        .flat_map(mounted_config_maps)
         .map(str::to_owned)
         .collect();
     let retire = |name| Retired {
