@@ -62,7 +62,7 @@ pub(crate) fn name_fields_of_the_request(
     Check::new(
         "diagnostics-have-paths",
         "the field of a diagnostic must be a path in the request, or empty for the base configuration",
-        "build `field` from the `path` of the entry in the request, or start it with `spec.storage`, `spec.networking` or `spec.workload`",
+        "build `field` from the `path` of the entry in the request, or start it with `spec.access`, `spec.networking`, `spec.storage` or `spec.workload`",
         scope(&reported),
         problems,
     )

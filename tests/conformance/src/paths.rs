@@ -4,7 +4,12 @@ use llsd_plugin::Request;
 use serde_json::Value;
 
 /// Parts of a resource that a request carries without their paths.
-const WITHOUT_PATH: [&str; 3] = ["spec.storage", "spec.networking", "spec.workload"];
+const WITHOUT_PATH: [&str; 4] = [
+    "spec.access",
+    "spec.networking",
+    "spec.storage",
+    "spec.workload",
+];
 
 /// Every path that the field of a diagnostic about this request may start with.
 pub(crate) fn of(request: &Request) -> Vec<String> {
@@ -79,8 +84,9 @@ mod tests {
         });
         let paths = of(&Request::from_json("assemble", &document).unwrap());
         let expected = [
-            "spec.storage",
+            "spec.access",
             "spec.networking",
+            "spec.storage",
             "spec.workload",
             "spec.providers.inference",
             "spec.resources.models[0]",

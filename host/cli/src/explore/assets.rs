@@ -68,6 +68,8 @@ samples![
     "postgres-state",
     "redis",
     "tls",
+    "access",
+    "gateway",
     "gpu",
     "autoscaling",
     "trimmed",
