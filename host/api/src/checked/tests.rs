@@ -479,22 +479,3 @@ fn all_errors_of_one_provider_are_reported() {
         ]
     );
 }
-
-/// Issue L: both were accepted and had no effect, without a message.
-#[test]
-fn external_providers_and_workers_beside_a_complete_configuration_are_warnings() {
-    let checked = checked(
-        "
-distribution: {name: starter}
-overrideConfig: {configMapName: c}
-externalProviders: {inference: [{providerId: a, image: b}]}
-workload: {workers: 2}
-",
-    );
-    let fields: Vec<_> = checked
-        .warnings
-        .iter()
-        .map(|one| one.field.as_str())
-        .collect();
-    assert_eq!(fields, ["spec.externalProviders", "spec.workload.workers"]);
-}
