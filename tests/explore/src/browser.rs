@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::http::call;
 
 /// How long to wait for the page to become as expected, also on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The key of an element in WebDriver's JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -115,9 +115,9 @@ impl Browser {
         let started = Instant::now();
         let script = format!("return Boolean({expression})");
         while self.run(&script)? != Value::Bool(true) {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 let text = self.run("return document.body.innerText")?;
-                bail!("not true after {PATIENCE:?}: {expression}; the page is: {text:.3000}");
+                bail!("not true after {TIMEOUT:?}: {expression}; the page is: {text:.3000}");
             }
             std::thread::sleep(Duration::from_millis(30));
         }
@@ -201,7 +201,7 @@ impl Browser {
         let path = self.folder.path().join("saved").join(name);
         let started = Instant::now();
         while !path.is_file() {
-            anyhow::ensure!(started.elapsed() < PATIENCE, "{name} was not saved");
+            anyhow::ensure!(started.elapsed() < TIMEOUT, "{name} was not saved");
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(std::fs::read_to_string(path)?)

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Longer than anything that a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Sends JSON to a WebDriver and returns the value of its response.
 pub(crate) fn call(port: u16, method: &str, path: &str, body: &Value) -> Result<Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let body = match method {
         "POST" => body.to_string(),
         _ => String::new(),

@@ -13,7 +13,7 @@ use serde_json::Value;
 const LISTED: u32 = 500;
 
 /// How long a request to the API server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Metadata that the API server adds, and that a file does not have.
 const ADDED: [&str; 6] = [
@@ -29,7 +29,7 @@ const ADDED: [&str; 6] = [
 pub(super) async fn names(client: &Client) -> anyhow::Result<Vec<String>> {
     let resources = Api::<Distribution>::default_namespaced(client.clone());
     let parameters = ListParams::default().limit(LISTED);
-    let listed = tokio::time::timeout(PATIENCE, resources.list_metadata(&parameters)).await;
+    let listed = tokio::time::timeout(TIMEOUT, resources.list_metadata(&parameters)).await;
     let listed = listed
         .context("the API server did not answer in time")?
         .context("failed to list the LlamaStackDistributions")?;
@@ -42,7 +42,7 @@ pub(super) async fn text(client: &Client, name: &str) -> anyhow::Result<String> 
     let kind = GroupVersionKind::gvk(GROUP, "v1alpha2", KIND);
     let kind = ApiResource::from_gvk_with_plural(&kind, "llamastackdistributions");
     let resources = Api::<DynamicObject>::default_namespaced_with(client.clone(), &kind);
-    let found = tokio::time::timeout(PATIENCE, resources.get(name)).await;
+    let found = tokio::time::timeout(TIMEOUT, resources.get(name)).await;
     let found = found
         .context("the API server did not answer in time")?
         .with_context(|| format!("failed to get LlamaStackDistribution {name:?}"))?;
