@@ -149,8 +149,10 @@ fn vendor_bases_that_fit_are_accepted_by_the_release() {
         let accepted = validate(release, &files).unwrap();
         for (file, base) in files.iter().zip(&bases) {
             let old = failures(&before[base]);
+            // The plan does not know which keys of a base the release ignores; docs/upgrades.md says so.
             let new: Vec<_> = failures(&accepted[file])
                 .difference(&old)
+                .filter(|(check, _)| check != "ignored")
                 .cloned()
                 .collect();
             assert!(new.is_empty(), "{}: {new:#?}", file.display());
