@@ -10,10 +10,11 @@ mod cluster;
 mod document;
 mod exploration;
 mod guard;
-mod html;
+mod interruptible;
 mod line_diff;
 mod plugins;
 mod reading;
+mod report;
 mod server;
 
 use std::net::{Ipv4Addr, TcpListener};

@@ -24,6 +24,19 @@ pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))
 }
 
+/// Replaces the text of a file at once, so that a failed write leaves the old text. Keeps its permissions.
+pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = Path::new(&temporary);
+    let write = || {
+        std::fs::write(temporary, text)?;
+        std::fs::set_permissions(temporary, std::fs::metadata(path)?.permissions())?;
+        std::fs::rename(temporary, path)
+    };
+    write().with_context(|| format!("failed to write {}", path.display()))
+}
+
 /// Reads every YAML document of a file. Empty documents are skipped.
 pub(crate) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
     documents(&text(path)?).with_context(|| format!("{} is not valid YAML", path.display()))

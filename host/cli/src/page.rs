@@ -17,9 +17,10 @@ border-bottom:1px solid var(--line)}h3{font-size:1rem;margin:1rem 0 .25rem}p,ul,
 .lead{font-size:1.1rem}.muted{color:var(--muted)}code,pre{font:13px/1.45 ui-monospace,monospace}\
 code{background:var(--soft);padding:.1em .3em;border-radius:4px;overflow-wrap:anywhere}\
 pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.6rem;overflow-x:auto;margin:.5rem 0}\
-pre span{display:block;min-height:1.45em}pre .add{background:var(--add)}pre .del{background:var(--del)}\
+pre span{display:block;min-height:1.45em}.add{background:var(--add)}.del{background:var(--del)}\
 pre .hunk{background:var(--hunk);color:var(--muted)}.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}\
 th,td{border:1px solid var(--line);padding:.35rem .6rem;text-align:left;vertical-align:top}th{background:var(--soft)}\
+.code{font:13px/1.45 ui-monospace,monospace}.code td{white-space:pre-wrap;border-width:0 1px;padding:0 .4rem}\
 .good{color:var(--good);font-weight:600}.warn{color:var(--warn);font-weight:600}.bad{color:var(--bad);font-weight:600}\
 details{margin:.5rem 0}summary{cursor:pointer}a{color:inherit}\
 @media print{details{display:block}body{max-width:none}}";

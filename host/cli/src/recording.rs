@@ -93,6 +93,7 @@ impl Observer for Recorder {
 
 impl Recorder {
     /// Removes the calls until now.
+    #[cfg(feature = "network")]
     pub(crate) fn clear(&self) {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.clear();

@@ -6,21 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use llsd_adapter_sdk::documents::{
-    Assembly, AssemblyRequest, Description, Expansion, ExpansionRequest, Hints, ModelId,
-    ServedSchema,
-};
-use llsd_adapter_sdk::{Answer, Detection};
+use llsd_adapter_sdk::documents::{Description, ModelId, ServedSchema};
 use llsd_api::{Diagnostic, FieldPath, escape_line, escape_lines};
 use llsd_plugin::Plugin;
-use llsd_render::adapter::{Adapter, Fault, FaultKind, Response};
+use llsd_render::adapter::Adapter;
 use llsd_render::{Generated, ReleaseRange, yaml};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::document::{
     BaseSource, Comparison, Facts, ObjectYaml, Part, Problem, Question, ReleaseRow, Side, Verdict,
     View,
 };
+use super::interruptible::Interruptible;
 use super::reading::{self, Marks, Reading};
 use super::{bases, line_diff};
 use crate::generation::{self, BaseOptions, LoadedBase, Outcome, Overrides, Report};
@@ -438,63 +435,14 @@ fn summary(report: &Report) -> String {
     }
 }
 
-/// A plugin that is not called any more when the answer is not wanted any more. A call that has begun
-/// ends within the limits of the plugin.
-struct Interruptible<'a> {
-    plugin: &'a Plugin,
-    stop: &'a dyn Fn() -> bool,
-}
-
-impl Interruptible<'_> {
-    fn check(&self, call: &'static str) -> Result<(), Fault> {
-        if !(self.stop)() {
-            return Ok(());
-        }
-        Err(Fault {
-            plugin: self.plugin.description().name.clone(),
-            digest: self.plugin.digest().to_owned(),
-            call,
-            // Nobody reads it: the answer ends here.
-            kind: FaultKind::OutOfTime { limit_ms: 0 },
-        })
-    }
-}
-
-impl Adapter for Interruptible<'_> {
-    fn description(&self) -> &Description {
-        self.plugin.description()
-    }
-
-    fn digest(&self) -> &str {
-        self.plugin.digest()
-    }
-
-    fn is_schema_adapter(&self) -> bool {
-        self.plugin.is_schema_adapter()
-    }
-
-    fn detect(&self, base: &Value, hints: &Hints) -> Result<Response<Detection>, Fault> {
-        self.check("detect")?;
-        self.plugin.detect(base, hints)
-    }
-
-    fn expand(&self, request: &ExpansionRequest) -> Result<Response<Answer<Expansion>>, Fault> {
-        self.check("expand")?;
-        self.plugin.expand(request)
-    }
-
-    fn assemble(&self, request: &AssemblyRequest) -> Result<Response<Answer<Assembly>>, Fault> {
-        self.check("assemble")?;
-        self.plugin.assemble(request)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::sync::LazyLock;
 
     use clap::Parser as _;
+    use llsd_adapter_sdk::Detection;
+    use llsd_adapter_sdk::documents::Hints;
 
     use super::*;
     use crate::explore::assets::SAMPLES;

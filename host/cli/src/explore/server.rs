@@ -29,7 +29,7 @@ use super::document::{Part, Question};
 use super::exploration::Explorer;
 use super::guard::{self, Refusal};
 use super::plugins::PluginSet;
-use super::{cluster, html};
+use super::{cluster, report};
 use crate::generation::{BaseOptions, LoadedBase};
 
 /// Threads that answer. One that waits for a slow plugin leaves the others to newer questions.
@@ -183,7 +183,7 @@ async fn report(State(page): State<Arc<Page>>, body: Body) -> Result<Response, R
     }
     // Not as HTML, so that no browser shows it with the rights of the page.
     let media_type = [(header::CONTENT_TYPE, "application/octet-stream")];
-    Ok((media_type, html::report(&question, &all)).into_response())
+    Ok((media_type, report::report(&question, &all)).into_response())
 }
 
 /// Starts an answer on a thread of its own. It ends when the receiver is dropped.

@@ -2,23 +2,20 @@
 //!
 //! In: the question and the parts of its answer. Out: HTML that loads nothing and runs nothing.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 
 use super::document::{
     BaseSource, Comparison, DiffLine, ObjectYaml, Part, Problem, Question, ReleaseRow, SideBySide,
     Verdict, View,
 };
-
-const STYLE: &str = include_str!("assets/report.css");
+use crate::page::Html;
 
 /// Lines of a diff that are shown around a change.
 const CONTEXT: usize = 3;
 
 /// Writes the report.
 pub(super) fn report(question: &Question, parts: &[Part]) -> String {
-    let mut html = Html::default();
+    let mut report = Report::default();
     let view = parts.iter().find_map(|part| match part {
         Part::View(view) => Some(&**view),
         _ => None,
@@ -28,93 +25,49 @@ pub(super) fn report(question: &Question, parts: &[Part]) -> String {
         "llsd report: {}",
         if name.is_empty() { "resource" } else { name }
     );
-    html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    html.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n");
-    html.raw("<meta name=\"viewport\" content=\"width=device-width\">\n");
-    html.element("title", "", &title);
-    html.raw("<style>")
-        .raw(STYLE)
-        .raw("</style>\n</head>\n<body>\n");
-    html.element("h1", "", &title);
+    report.html.element("h1", &title);
     if let Some(view) = view {
-        html.view(view);
+        report.view(view);
     }
     for part in parts {
         if let Part::Stopped { problem } = part {
-            html.element(
-                "p",
-                "refused",
-                &format!("This report is not complete: {problem}"),
-            );
+            let text = format!("This report is not complete: {problem}");
+            report.html.classed("p", "bad", &text);
         }
     }
-    html.releases(parts);
+    report.releases(parts);
     for part in parts {
         if let Part::Comparison(comparison) = part {
-            html.comparison(comparison);
+            report.comparison(comparison);
         }
     }
     if let Some(view) = view {
-        html.details(view);
+        report.details(view);
     }
-    html.element("h2", "", "Resource");
-    html.element("pre", "", &question.text);
-    html.raw("</body>\n</html>\n");
-    html.text
+    report.html.element("h2", "Resource");
+    report.html.element("pre", &question.text);
+    report.html.into_page(&title)
 }
 
+/// A report while it is written.
 #[derive(Default)]
-struct Html {
-    text: String,
+struct Report {
+    html: Html,
 }
 
-impl Html {
-    /// Adds markup of ours.
-    fn raw(&mut self, markup: &str) -> &mut Self {
-        self.text.push_str(markup);
-        self
-    }
-
-    /// Adds text of anyone.
-    fn escaped(&mut self, text: &str) -> &mut Self {
-        for c in text.chars() {
-            match c {
-                '&' => self.text.push_str("&amp;"),
-                '<' => self.text.push_str("&lt;"),
-                '>' => self.text.push_str("&gt;"),
-                '"' => self.text.push_str("&quot;"),
-                '\'' => self.text.push_str("&#39;"),
-                c => self.text.push(c),
-            }
-        }
-        self
-    }
-
-    /// Adds an element with a text. `class` is ours.
-    fn element(&mut self, tag: &str, class: &str, text: &str) -> &mut Self {
-        let class = match class {
-            "" => String::new(),
-            class => format!(" class=\"{class}\""),
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "<{tag}{class}>");
-        self.escaped(text);
-        let _ = writeln!(self.text, "</{tag}>");
-        self
-    }
-
-    fn row(&mut self, tag: &str, cells: &[&str]) {
-        self.raw("<tr>");
+impl Report {
+    fn row(&mut self, tag: &'static str, cells: &[&str]) {
+        self.html.open("tr", "");
         for cell in cells {
-            self.element(tag, "", cell);
+            self.html.element(tag, cell);
         }
-        self.raw("</tr>\n");
+        self.html.close("tr");
     }
 
     fn view(&mut self, view: &View) {
-        self.element(
+        self.html.classed(
             "p",
-            view.verdict.as_str(),
+            class(view.verdict),
             &format!("{}: {}", capital(view.verdict), view.summary),
         );
         if let Some(dialect) = &view.dialect {
@@ -123,25 +76,25 @@ impl Html {
                 BaseSource::Own => "its own base configuration",
                 BaseSource::Example => "an example base configuration of these releases",
             };
-            self.element(
+            self.html.element(
                 "p",
-                "",
                 &format!("Dialect {dialect} ({releases}), over {base}."),
             );
         }
-        self.element("h2", "", "Problems");
+        self.html.element("h2", "Problems");
         if view.problems.is_empty() {
-            self.element("p", "", "None.");
+            self.html.element("p", "None.");
         } else {
             self.problems(&view.problems);
         }
         if view.more_problems > 0 {
-            self.element("p", "", &format!("And {} more.", view.more_problems));
+            self.html
+                .element("p", &format!("And {} more.", view.more_problems));
         }
     }
 
     fn problems(&mut self, problems: &[Problem]) {
-        self.raw("<table>\n");
+        self.html.open("table", "");
         self.row("th", &["", "Line", "Field", "Problem", "Fix"]);
         for problem in problems {
             let kind = if problem.is_error { "error" } else { "warning" };
@@ -153,12 +106,12 @@ impl Html {
                 &[kind, &line, &problem.field, &problem.problem, &problem.fix],
             );
         }
-        self.raw("</table>\n");
+        self.html.close("table");
     }
 
     fn releases(&mut self, parts: &[Part]) {
-        self.element("h2", "", "Which releases accept it");
-        self.raw("<table>\n");
+        self.html.element("h2", "Which releases accept it");
+        self.html.open("table", "");
         self.row(
             "th",
             &[
@@ -187,97 +140,95 @@ impl Html {
                 continue;
             };
             let own = if *is_own { " (own)" } else { "" };
-            self.raw("<tr>");
-            self.element("td", "", &format!("{dialect}{own}"));
-            self.element("td", "", releases);
-            self.element("td", verdict.as_str(), verdict.as_str());
-            self.element("td", "", &errors.to_string());
-            self.element("td", "", &warnings.to_string());
-            self.element("td", "", reason.as_deref().unwrap_or_default());
-            self.element("td", "", adapter);
-            self.raw("</tr>\n");
+            self.html.open("tr", "");
+            self.html.element("td", &format!("{dialect}{own}"));
+            self.html.element("td", releases);
+            self.html.classed("td", class(*verdict), verdict.as_str());
+            self.html.element("td", &errors.to_string());
+            self.html.element("td", &warnings.to_string());
+            self.html
+                .element("td", reason.as_deref().unwrap_or_default());
+            self.html.element("td", adapter);
+            self.html.close("tr");
         }
-        self.raw("</table>\n");
+        self.html.close("table");
     }
 
     fn comparison(&mut self, comparison: &Comparison) {
         let Comparison { left, right, rows } = comparison;
-        self.element(
-            "h2",
-            "",
-            &format!("{} beside {}", left.dialect, right.dialect),
-        );
+        self.html
+            .element("h2", &format!("{} beside {}", left.dialect, right.dialect));
         for side in [left, right] {
-            self.element(
+            self.html.element(
                 "h3",
-                "",
                 &format!("{}: {}", side.dialect, side.verdict.as_str()),
             );
             if !side.problems.is_empty() {
                 self.problems(&side.problems);
             }
         }
-        self.raw("<table class=\"code\">\n");
+        self.html.open("table", "code");
         let is_changed: Vec<bool> = rows.iter().map(|row| !row.is_equal()).collect();
         for (index, row) in rows.iter().enumerate() {
             if !is_near(&is_changed, index) {
                 continue;
             }
             let changed = is_changed.get(index).is_some_and(|changed| *changed);
-            self.raw("<tr>");
+            self.html.open("tr", "");
             let SideBySide { left, right } = row;
-            for (side, class) in [(left, "minus"), (right, "plus")] {
+            for (side, class) in [(left, "del"), (right, "add")] {
                 let (number, line) = match side {
                     Some((number, line)) => (number.to_string(), line.as_str()),
                     None => (String::new(), ""),
                 };
                 let is_marked = changed && side.is_some();
-                self.element("td", "number", &number);
-                self.element("td", if is_marked { class } else { "" }, line);
+                self.html.classed("td", "muted", &number);
+                self.html
+                    .classed("td", if is_marked { class } else { "" }, line);
             }
-            self.raw("</tr>\n");
+            self.html.close("tr");
         }
-        self.raw("</table>\n");
+        self.html.close("table");
     }
 
     fn details(&mut self, view: &View) {
-        self.element("h2", "", "Changes of the base configuration");
+        self.html.element("h2", "Changes of the base configuration");
         let is_changed: Vec<bool> = view.diff.iter().map(|line| line.0 != ' ').collect();
         if !is_changed.contains(&true) {
-            self.element("p", "", "None.");
+            self.html.element("p", "None.");
         }
-        self.raw("<pre>");
+        self.html.open("pre", "");
         for (index, DiffLine(sign, line)) in view.diff.iter().enumerate() {
             if is_near(&is_changed, index) {
                 let class = match sign {
-                    '+' => "plus",
-                    '-' => "minus",
+                    '+' => "add",
+                    '-' => "del",
                     _ => "",
                 };
-                self.element("span", class, &format!("{sign}{line}"));
+                self.html.classed("span", class, &format!("{sign}{line}"));
             }
         }
-        self.raw("</pre>\n");
+        self.html.close("pre");
         if let Some(config) = &view.config {
-            self.element("h2", "", "Configuration");
-            self.element("pre", "", config);
+            self.html.element("h2", "Configuration");
+            self.html.element("pre", config);
         }
-        self.element("h2", "", "Kubernetes objects");
+        self.html.element("h2", "Kubernetes objects");
         for ObjectYaml { kind, name, yaml } in &view.objects {
-            self.element("h3", "", &format!("{kind} {name}"));
-            self.element("pre", "", yaml);
+            self.html.element("h3", &format!("{kind} {name}"));
+            self.html.element("pre", yaml);
         }
-        self.element("h2", "", "Variables");
+        self.html.element("h2", "Variables");
         self.json(&Value::Array(view.variables.clone()));
-        self.element("h2", "", "Receipt");
+        self.html.element("h2", "Receipt");
         self.json(view.receipt.as_ref().unwrap_or(&Value::Null));
     }
 
     fn json(&mut self, value: &Value) {
         match value {
-            Value::Null => self.element("p", "", "None."),
-            Value::Array(items) if items.is_empty() => self.element("p", "", "None."),
-            value => self.element("pre", "", &llsd_render::yaml::write(value)),
+            Value::Null => self.html.element("p", "None."),
+            Value::Array(items) if items.is_empty() => self.html.element("p", "None."),
+            value => self.html.element("pre", &llsd_render::yaml::write(value)),
         };
     }
 }
@@ -289,6 +240,15 @@ fn is_near(is_changed: &[bool], index: usize) -> bool {
     is_changed
         .get(from..to)
         .is_some_and(|near| near.contains(&true))
+}
+
+/// The class of a result.
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Accepted => "good",
+        Verdict::Warnings => "warn",
+        Verdict::Refused | Verdict::Failed => "bad",
+    }
 }
 
 fn capital(verdict: Verdict) -> &'static str {
@@ -352,9 +312,9 @@ mod tests {
         for expected in [
             "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;",
             "a &amp; b",
-            "<td class=\"warnings\">warnings</td>",
+            "<td class=\"warn\">warnings</td>",
             "look at this",
-            "<span class=\"plus\">+new</span>",
+            "<span class=\"add\">+new</span>",
             "Service one",
             "key: &quot;value&quot;",
             "default-src 'none'",
