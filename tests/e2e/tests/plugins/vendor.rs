@@ -17,6 +17,9 @@ use crate::test_plugin::TestPlugin;
 /// The type of the attestation that the conformance suite passed.
 const CONFORMANCE: &str = "https://llamastack.io/attestations/conformance/v1";
 
+/// The base configuration of the vendor's distribution.
+const BASE: &str = "version: 2\ndistro_name: acme\n";
+
 /// What differs between languages.
 struct Language {
     /// Value of `--lang`.
@@ -109,6 +112,18 @@ impl Vendor {
         run(self.llsd(&self.plugin).arg("plugin").args(arguments))
     }
 
+    /// Generates the configuration of a sample with the built component.
+    fn render(&self) {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/minimal.yaml");
+        std::fs::write(self.plugin.join("base.yaml"), BASE).unwrap();
+        let mut render = self.llsd(&self.plugin);
+        render.args(["render", "--base-config", "base.yaml", "-f"]);
+        render.arg(sample);
+        render.args(["--plugin", "target/acme.wasm", "--schema", "acme/1.0"]);
+        let config = run(&mut render);
+        assert!(config.contains("base_url: http://vllm:8000"), "{config}");
+    }
+
     /// Pushes the component, signs it, and verifies it. Returns the reference.
     fn publish(&self, registry: &TestRegistry, signer: &Signer, version: &str) -> String {
         let reference = registry.reference(&format!("acme/adapter:{version}"));
@@ -154,12 +169,13 @@ async fn a_vendor_ships(language: &Language) {
     vendor.plugin_command(&[&["test"][..], &fixtures].concat());
     vendor.plugin_command(&[&["bench", "--runs", "10"][..], &fixtures].concat());
 
+    vendor.render();
+
     let registry = TestRegistry::start(Access::Anyone).await;
     let signer = Signer::new();
     let first = vendor.publish(&registry, &signer, "0.1.0");
-    let base = "version: 2\ndistro_name: acme\n";
     let image = registry
-        .push_labelled("acme/stack", "1", base, "acme/1.0", None)
+        .push_labelled("acme/stack", "1", BASE, "acme/1.0", None)
         .await;
     let name = format!("vendor-{}", language.name);
     let operator = Operator::start_with_registry(&name, registry.settings()).await;
