@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::control_plane::Testbed;
 use crate::{artifacts, shell};
 
 /// Measures generation in the sandbox and natively.
@@ -29,7 +28,6 @@ pub fn webhooks() -> anyhow::Result<()> {
 
 fn on_control_plane(what: &str, options: &[String]) -> anyhow::Result<()> {
     let cache = shell::cache()?;
-    Testbed::build(&cache)?.ensure_control_plane()?;
     let folder = build()?;
     let mut bench = Command::new(folder.join(format!("llsd-bench-{what}")));
     bench

@@ -3,19 +3,31 @@
 //! Runs the program `testbed` of `tests/testbed`. It is not a dependency, so that xtask compiles
 //! quickly.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::node::ServerPackages;
 use crate::shell;
 
-/// The programs that tests start, by name. `kube-apiserver-oldest` is of the oldest supported release.
-pub type ControlPlaneBinaries = BTreeMap<String, PathBuf>;
+/// Running control planes.
+pub struct ControlPlanes {
+    process: Child,
+    /// The environment variables by which tests find them.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Drop for ControlPlanes {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // They have stopped either way.
+        let _ = self.process.wait();
+    }
+}
 
 /// The built program `testbed`.
 pub struct Testbed<'a> {
@@ -42,33 +54,6 @@ impl<'a> Testbed<'a> {
         Self { cache }
     }
 
-    /// Builds every program that is not in the cache. Progress is printed to stderr.
-    pub fn ensure_control_plane(&self) -> anyhow::Result<ControlPlaneBinaries> {
-        self.ensure_tools(&[])
-    }
-
-    /// Builds those of `tools` that are not in the cache, or of all tools if none is named.
-    pub fn ensure_tools(&self, tools: &[&str]) -> anyhow::Result<ControlPlaneBinaries> {
-        let output = self
-            .command(["build"])
-            .args(tools)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("failed to start the testbed")?;
-        if !output.status.success() {
-            bail!(
-                "failed to build the programs of the testbed ({})",
-                output.status
-            );
-        }
-        let lines = String::from_utf8(output.stdout).context("testbed printed invalid UTF-8")?;
-        let path_of = |line: &str| {
-            let (name, path) = line.split_once('=')?;
-            Some((name.to_owned(), PathBuf::from(path)))
-        };
-        Ok(lines.lines().filter_map(path_of).collect())
-    }
-
     /// Starts a control plane of the newest release, which runs until [`down`](Self::down), and prints
     /// its environment variables.
     pub fn up(&self) -> anyhow::Result<()> {
@@ -86,19 +71,30 @@ impl<'a> Testbed<'a> {
         run(&mut self.command(["env"]))
     }
 
-    /// Wraps `command`, so that it runs with a control plane of the newest and of the oldest release.
-    ///
-    /// Tests find them in `LLSD_TESTBED` and `LLSD_TESTBED_OLDEST`. They stop when the command ends.
-    pub fn with_control_planes(&self, command: &Command) -> Command {
+    /// Starts a control plane of the newest and one of the oldest release. They stop when the returned
+    /// value is dropped, or this process ends.
+    pub fn start_control_planes(&self) -> anyhow::Result<ControlPlanes> {
+        // The shell runs, and the control planes with it, until its standard input is closed.
+        let print_variables = "env | grep ^LLSD_TESTBED; echo; exec cat";
         let mut run = self.command(["run", "--release", "newest", "--release", "oldest", "--"]);
-        run.arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => run.env(name, value),
-                None => run.env_remove(name),
-            };
+        run.args(["sh", "-c", print_variables])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = run.spawn().context("failed to start the testbed")?;
+        let stdout = process.stdout.take().context("the output was not piped")?;
+        let mut variables = Vec::new();
+        for line in BufReader::new(stdout).lines() {
+            match line?.split_once('=') {
+                Some((name, value)) => variables.push((name.to_owned(), value.to_owned())),
+                None => break,
+            }
         }
-        run
+        let control_planes = ControlPlanes { process, variables };
+        ensure!(
+            !control_planes.variables.is_empty(),
+            "the control planes did not start; see the messages above"
+        );
+        Ok(control_planes)
     }
 
     /// Replaces this process by the playground with these samples, which runs until Ctrl-C. Returns only

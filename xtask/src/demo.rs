@@ -2,15 +2,6 @@
 
 use crate::shell;
 
-/// The crates of the compiler for adapters that take longest to build. The workspace optimises them
-/// fully, because tests compile adapters again and again; the demo does so three times.
-const COMPILER: [&str; 4] = [
-    "cranelift-codegen",
-    "wasmtime",
-    "wasmtime-environ",
-    "wasmtime-internal-cranelift",
-];
-
 /// Checks a sample with the built-in adapters, and shows its configuration as a diff against the base.
 pub fn run(is_built: bool) -> anyhow::Result<()> {
     if !is_built {
@@ -43,13 +34,8 @@ pub fn run(is_built: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds `llsd` without the clients of clusters and registries, which the demo does not use, and
-/// with a compiler for adapters that is optimised less.
+/// Builds `llsd` without the clients of clusters and registries, which the demo does not use.
 fn build() -> anyhow::Result<()> {
     let mut build = shell::cargo(&["build", "--package", "llsd", "--no-default-features"]);
-    for package in COMPILER {
-        let setting = format!("profile.dev.package.{package}.opt-level=1");
-        build.args(["--config", &setting]);
-    }
     shell::step("build llsd (some minutes the first time)", &mut build)
 }

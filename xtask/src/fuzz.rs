@@ -112,7 +112,9 @@ impl Target {
         cargo.env("PROPTEST_CASES", CASES);
         let mut has_run = false;
         shell::watch(self.name, &mut cargo, |line| {
+            println!("{line}");
             has_run |= line.starts_with("test result: ok. 1 passed");
+            Ok(())
         })?;
         ensure!(
             has_run,

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow, ensure};
 
+use llsd_toolchain::Tool;
+
 use crate::control_plane::Testbed;
 use crate::static_binary::{self, TARGETS, THIS_MACHINE};
 use crate::{artifacts, elf, node, previous, shell, tools};
@@ -19,7 +21,7 @@ pub struct Options {
     /// Push to this registry, such as registry.example.com/llsd, and refer to it in the manifests
     #[arg(long, value_name = "REF")]
     registry: Option<String>,
-    /// Sign with this private key of cosign: a file or a KMS URI. COSIGN_PASSWORD is its password
+    /// Sign with this private key of cosign. COSIGN_PASSWORD is its password
     #[arg(long, value_name = "KEY")]
     sign: Option<String>,
     /// Use this static llsd binary instead of building one; repeatable
@@ -87,20 +89,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let (_, runnable) = runnable.with_context(|| {
         format!("no binary for {THIS_MACHINE}, which writes the completions; add it with --binary")
     })?;
-    let testbed = Testbed::build(&cache)?;
-    let programs = testbed.ensure_tools(&["kubectl", "crane"])?;
-    let program = |name: &str| {
-        let path = programs.get(name);
-        path.with_context(|| format!("the testbed did not build {name}"))
-    };
     let artifacts = artifacts::build()?;
     let plugins = artifacts.release_plugins()?;
 
     let mut arguments: BTreeMap<&str, PathBuf> = BTreeMap::from([
         ("--llsd", runnable.clone()),
         ("--plugins", plugins),
-        ("--kubectl", program("kubectl")?.clone()),
-        ("--crane", program("crane")?.clone()),
+        ("--kubectl", go_program(&cache, Tool::Kubectl)?),
+        ("--crane", go_program(&cache, Tool::Crane)?),
         ("--output", output),
     ]);
     if let Some(tag) = tag {
@@ -111,7 +107,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     if let Some(key) = sign {
         arguments.insert("--sign", key.into());
-        arguments.insert("--cosign", tools::ensure_cosign(&cache)?);
+        arguments.insert("--cosign", go_program(&cache, Tool::Cosign)?);
     }
     artifacts.release(&binaries, &arguments)
 }
@@ -125,13 +121,19 @@ fn verify(cache: &Path, folder: &Path, registry: &str, key: Option<&Path>) -> an
     shell::step("build verify-release", &mut shell::cargo(&build))?;
     let mut verify = Command::new(shell::target().join("debug/verify-release"));
     verify.arg(folder).arg(registry);
-    verify.arg(tools::ensure_cosign(cache)?);
+    verify.arg(go_program(cache, Tool::Cosign)?);
     verify.arg(tools::ensure_wkg(cache)?);
     verify.arg(previous).args(key);
     verify.env("LLSD_CACHE", cache);
     verify.env("LLSD_ORACLE", cache.join("oracle"));
     verify.env("LLSD_PYTHON", packages.python);
     shell::step("verify the release", &mut verify)
+}
+
+/// Builds a Go program, if it is not in the cache.
+fn go_program(cache: &Path, tool: Tool) -> anyhow::Result<PathBuf> {
+    let mut built = llsd_toolchain::ensure_built(cache, &[tool])?;
+    built.pop().with_context(|| format!("{tool} was not built"))
 }
 
 /// The folder of a release.

@@ -68,11 +68,11 @@ pub fn step(title: &str, command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Like [`step`], and calls `on_line` with every line of standard output after printing it.
+/// Like [`step`], and calls `on_line` with every line of standard output instead of printing it.
 pub fn watch(
     title: &str,
     command: &mut Command,
-    mut on_line: impl FnMut(&str),
+    mut on_line: impl FnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let start = announce(title);
     let mut child = command
@@ -84,9 +84,7 @@ pub fn watch(
         .take()
         .context("standard output was not piped")?;
     for line in BufReader::new(stdout).lines() {
-        let line = line?;
-        println!("{line}");
-        on_line(&line);
+        on_line(&line?)?;
     }
     let status = child.wait()?;
     if !status.success() {

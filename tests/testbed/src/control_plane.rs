@@ -124,7 +124,7 @@ impl ControlPlane {
         let mut plane = Self {
             state: State {
                 server,
-                version: version_of(release, binary(Tool::KubeApiserver(release))?)?,
+                version: version_of(binary(Tool::KubeApiserver)?)?,
                 has_controllers: release == Release::Newest,
                 kubectl: binary(Tool::Kubectl)?.clone(),
                 processes: Vec::new(),
@@ -141,7 +141,7 @@ impl ControlPlane {
             ETCD,
             &components::etcd_arguments(etcd_port, peer_port),
         )?;
-        let api_server = binary(Tool::KubeApiserver(release))?;
+        let api_server = binary(Tool::KubeApiserver)?;
         let settings = ApiServer {
             address: "127.0.0.1",
             port: api_port,
@@ -150,6 +150,9 @@ impl ControlPlane {
         };
         let mut arguments = settings.arguments();
         arguments.extend(components::simulated_node_arguments());
+        if let Some(version) = release.emulated() {
+            arguments.push(format!("--emulated-version={version}"));
+        }
         plane.run(api_server, API_SERVER, &arguments)?;
         let admin = plane.until_ready().await?;
 
@@ -274,14 +277,14 @@ pub(crate) fn write_certificates(
 }
 
 /// The version of the binary. One from `KUBEBUILDER_ASSETS` can differ from the pinned version.
-fn version_of(release: Release, api_server: &Path) -> Result<String> {
+fn version_of(api_server: &Path) -> Result<String> {
     let output = std::process::Command::new(api_server)
         .arg("--version")
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     match text.trim().strip_prefix("Kubernetes ") {
         Some(version) => Ok(version.to_owned()),
-        None => toolchain::version(Tool::KubeApiserver(release)),
+        None => toolchain::version(Tool::KubeApiserver),
     }
 }
 

@@ -156,12 +156,7 @@ fn build(names: &[String]) -> Result<ExitCode> {
     let tools: Vec<Tool> = Tool::ALL.into_iter().filter(is_wanted).collect();
     let binaries = toolchain::ensure_built(&toolchain::cache_dir()?, &tools)?;
     for (tool, path) in tools.into_iter().zip(binaries) {
-        let suffix = if tool == Tool::KubeApiserver(Release::Oldest) {
-            "-oldest"
-        } else {
-            ""
-        };
-        print_line(&format!("{tool}{suffix}={}", path.display()));
+        print_line(&format!("{tool}={}", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -40,7 +40,7 @@ pub(super) fn check() -> anyhow::Result<Option<Missing>> {
 
 /// The newest Go version that a module of the testbed requires.
 fn required() -> anyhow::Result<Version> {
-    let folder = shell::root().join("tests/testbed/go");
+    let folder = shell::root().join("tests/toolchain/go");
     let mut newest = (0, 0, 0);
     for module in std::fs::read_dir(&folder).context("failed to list the Go modules")? {
         let file = module?.path().join("go.mod");

@@ -124,7 +124,7 @@ impl Processes {
         };
         let mut arguments = api_server.arguments();
         arguments.extend(components::real_node_arguments());
-        self.run(Tool::KubeApiserver(toolchain::Release::Newest), &arguments)?;
+        self.run(Tool::KubeApiserver, &arguments)?;
         self.run(
             Tool::Registry,
             &["serve".into(), "etc/registry.json".into()],

@@ -23,9 +23,20 @@ pub use build::ensure_built;
 pub enum Release {
     /// The newest supported release: the whole control plane, with a simulated node.
     Newest,
-    /// The oldest supported release: only the API server and etcd. The controller manager must not
-    /// be newer than the API server, so controllers run on the newest release only.
+    /// The oldest supported release, which the newest API server emulates: only the API server and
+    /// etcd. The controller manager must not be newer than the API server, so controllers run on the
+    /// newest release only.
     Oldest,
+}
+
+impl Release {
+    /// The release that the API server emulates. `None` if it is its own.
+    pub fn emulated(self) -> Option<&'static str> {
+        match self {
+            Self::Newest => None,
+            Self::Oldest => Some("1.33"),
+        }
+    }
 }
 
 /// A program that the testbed can build.
@@ -36,7 +47,7 @@ pub enum Release {
 )]
 pub enum Tool {
     Etcd,
-    KubeApiserver(Release),
+    KubeApiserver,
     KubeControllerManager,
     KubeScheduler,
     Kubectl,
@@ -49,19 +60,19 @@ pub enum Tool {
     Helm,
     Health,
     Actionlint,
+    Cosign,
 }
 
 impl Tool {
     /// Every tool. The order lets builds share the most compiled packages.
     pub const ALL: [Self; 15] = [
-        Self::KubeApiserver(Release::Newest),
+        Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::Etcd,
         Self::Kubectl,
         Self::Kubelet,
         Self::KubeProxy,
-        Self::KubeApiserver(Release::Oldest),
         Self::Kwok,
         Self::Crane,
         Self::Registry,
@@ -69,6 +80,7 @@ impl Tool {
         Self::Health,
         Self::Coredns,
         Self::Actionlint,
+        Self::Cosign,
     ];
 
     /// The tools that a node needs in addition to its control plane.
@@ -84,18 +96,14 @@ impl Tool {
     pub fn of_control_plane(release: Release) -> &'static [Self] {
         match release {
             Release::Newest => &[
-                Self::KubeApiserver(Release::Newest),
+                Self::KubeApiserver,
                 Self::KubeControllerManager,
                 Self::KubeScheduler,
                 Self::Etcd,
                 Self::Kubectl,
                 Self::Kwok,
             ],
-            Release::Oldest => &[
-                Self::KubeApiserver(Release::Oldest),
-                Self::Etcd,
-                Self::Kubectl,
-            ],
+            Release::Oldest => &[Self::KubeApiserver, Self::Etcd, Self::Kubectl],
         }
     }
 
@@ -103,7 +111,7 @@ impl Tool {
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
-            Self::KubeApiserver(_) => "kube-apiserver",
+            Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kubectl => "kubectl",
@@ -116,19 +124,20 @@ impl Tool {
             Self::Helm => "helm",
             Self::Health => "health",
             Self::Actionlint => "actionlint",
+            Self::Cosign => "cosign",
         }
     }
 
     /// The folder under `go/` whose module pins its version.
     fn module(self) -> &'static str {
         match self {
-            Self::KubeApiserver(Release::Oldest) => "kubernetes-1.33",
             Self::Kwok => "kwok",
             Self::Coredns => "coredns",
             Self::Registry | Self::Crane => "registry",
             Self::Helm => "helm",
             Self::Health => "health",
             Self::Actionlint => "actionlint",
+            Self::Cosign => "cosign",
             _ => "kubernetes",
         }
     }
@@ -136,7 +145,7 @@ impl Tool {
     fn package(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::KubeApiserver(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
@@ -149,6 +158,7 @@ impl Tool {
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
             Self::Health => "llsd.io/testbed/health",
             Self::Actionlint => "github.com/rhysd/actionlint/cmd/actionlint",
+            Self::Cosign => "llsd.io/testbed/cosign",
         }
     }
 
@@ -163,6 +173,7 @@ impl Tool {
             Self::Helm => "helm.sh/helm/v4",
             Self::Health => "github.com/fluxcd/cli-utils",
             Self::Actionlint => "github.com/rhysd/actionlint",
+            Self::Cosign => "github.com/sigstore/cosign/v3",
             _ => "k8s.io/kubernetes",
         }
     }
@@ -170,7 +181,8 @@ impl Tool {
     /// The build time on two idle cores without cached packages.
     fn usual_build(self) -> &'static str {
         match self {
-            Self::KubeApiserver(_) => "about 5 minutes",
+            Self::KubeApiserver => "about 5 minutes",
+            Self::Cosign => "about 4 minutes",
             Self::Kubelet | Self::Coredns => "about 2 minutes",
             Self::KubeControllerManager | Self::Kwok | Self::Helm => "about 1 minute",
             _ => "less than 1 minute",
@@ -215,10 +227,7 @@ pub fn version(tool: Tool) -> Result<String> {
 
 /// The path of a tool, if it is in the cache or in `KUBEBUILDER_ASSETS`.
 pub fn locate(cache: &Path, tool: Tool) -> Result<Option<PathBuf>> {
-    // The assets hold one release, which is used as the newest.
-    if tool != Tool::KubeApiserver(Release::Oldest)
-        && let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS")
-    {
+    if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS") {
         let binary = Path::new(&assets).join(tool.name());
         if binary.is_file() {
             return Ok(Some(binary));
@@ -251,7 +260,7 @@ fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
 }
 
 /// A name for something of which several exist, such as the node of a folder.
-pub(crate) fn short_hash(bytes: &[u8]) -> String {
+pub fn short_hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes)[..4])
 }
 
@@ -286,7 +295,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// Writes to stderr directly, because the test harness captures `eprintln!`.
-pub(crate) fn print_progress(line: &str) {
+pub fn print_progress(line: &str) {
     // A failed write must not stop the build.
     let _ = writeln!(std::io::stderr(), "testbed: {line}");
 }
@@ -307,16 +316,6 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_and_newest_release_have_different_minor_versions() {
-        let minor = |release| {
-            let version = version(Tool::KubeApiserver(release)).unwrap();
-            version.split('.').nth(1).unwrap().parse::<u32>().unwrap()
-        };
-        assert_eq!(minor(Release::Oldest), 33);
-        assert!(minor(Release::Newest) > 33);
-    }
-
-    #[test]
     fn tools_share_a_cache_folder_if_they_share_a_module() {
         let cache = Path::new("/cache");
         let folder = |tool| {
@@ -327,10 +326,7 @@ mod tests {
                 .to_owned()
         };
         assert_eq!(folder(Tool::Etcd), folder(Tool::Kubectl));
-        assert_ne!(
-            folder(Tool::Etcd),
-            folder(Tool::KubeApiserver(Release::Oldest))
-        );
+        assert_ne!(folder(Tool::Etcd), folder(Tool::Kwok));
         assert!(folder(Tool::Etcd).starts_with("/cache/testbed"));
     }
 }
