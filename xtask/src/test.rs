@@ -53,11 +53,10 @@ pub fn run() -> anyhow::Result<()> {
     if !can_run_node(&testbed)? {
         programs.retain(|program| program.shared() != Some(Shared::Node));
     }
-    // The longest chain first, and the node, which runs alone, last.
-    programs.sort_by_key(|program| match program.shared() {
-        Some(Shared::ControlPlane) => 0,
-        Some(Shared::Servers | Shared::Browser) | None => 1,
-        Some(Shared::Node) => 2,
+    // The longest chain first, and what runs alone last.
+    programs.sort_by_key(|program| {
+        let is_first = program.shared() == Some(Shared::ControlPlane);
+        (program.runs_alone(), !is_first)
     });
 
     let control_planes = testbed.start_control_planes()?;

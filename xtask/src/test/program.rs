@@ -22,7 +22,7 @@ pub struct TestProgram {
 pub enum Shared {
     /// The control planes, whose namespaces and audit log are shared.
     ControlPlane,
-    /// The real node. It needs the whole machine: its pods have probes, and tests measure interruptions.
+    /// The real node.
     Node,
     /// The server packages. Each server needs a core while it starts.
     Servers,
@@ -69,12 +69,16 @@ impl TestProgram {
         }
     }
 
+    /// Whether it needs the whole machine, because it measures delays and interruptions.
+    pub fn runs_alone(&self) -> bool {
+        ["llsd-node", "llsd-hostile"].contains(&self.package.as_str())
+    }
+
     /// Whether it can run beside `others`.
     pub fn can_run_beside(&self, others: &[Self]) -> bool {
-        let is_alone = |program: &Self| program.shared() == Some(Shared::Node);
         others.iter().all(|other| {
             let is_free = self.shared().is_none() || self.shared() != other.shared();
-            is_free && !is_alone(self) && !is_alone(other)
+            is_free && !self.runs_alone() && !other.runs_alone()
         })
     }
 
