@@ -1,12 +1,15 @@
-//! Every release of the server whose adapter is built in.
+//! Releases of the server whose adapter is built in: the oldest, and the newest of each product.
+//!
+//! `tests/servers` starts the server of every release, without a node.
 
 use llsd_node::{Cluster, MODEL, chat};
-use llsd_servers::{RELEASES, Release};
+use llsd_servers::{NEWEST_LLAMA_STACK, RELEASES, Release};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_of_every_built_in_release_answers_a_chat_on_another_port() {
-    for release in RELEASES {
+async fn the_servers_of_the_oldest_and_newest_releases_answer_a_chat_on_another_port() {
+    let [oldest, .., newest_ogx] = RELEASES;
+    for release in [oldest, NEWEST_LLAMA_STACK, newest_ogx] {
         let answer = run(release).await;
         answer.unwrap_or_else(|error| panic!("release {}: {error:#}", release.name));
     }
