@@ -104,6 +104,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             base,
             options: options.clone(),
         };
+        // Before the address is known: from then on Ctrl-C ends it cleanly.
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
         let mut address = format!("http://127.0.0.1:{port}/");
         if needs_token {
             // Browsers do not send the part after the hash, so it is in no log.
@@ -114,12 +117,11 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         if open {
             open_browser(&address);
         }
-        let mut terminated = signal(SignalKind::terminate())?;
         let watching = plugins::reload(host, options, sets);
         tokio::select! {
             served = server::serve(listener, page) => served.context("the server failed"),
             () = async { watching.await; std::future::pending().await } => Ok(()),
-            interrupted = tokio::signal::ctrl_c() => interrupted.context("failed to wait for Ctrl-C"),
+            _ = interrupted.recv() => Ok(()),
             _ = terminated.recv() => Ok(()),
         }
     });
