@@ -10,6 +10,9 @@ use serde_json::json;
 use crate::network::cluster::ClusterOptions;
 use crate::{Exit, output};
 
+/// How often the change is tried while the operator writes the status at the same time.
+const ATTEMPTS: u32 = 10;
+
 /// Arguments of `plugin rollback`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -26,23 +29,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     cluster.run(async |client| {
         let api = Api::<SchemaPlugin>::all(client);
         let name = &arguments.name;
-        let plugin = api
-            .get_opt(name)
-            .await
-            .context(
-                "failed to get the SchemaPlugin; check with `llsd doctor` that llsd is installed",
-            )?
-            .with_context(|| {
-                format!("there is no SchemaPlugin {name:?}; see `kubectl get schemaplugins`")
-            })?;
+        let mut attempt = 1;
+        let plugin = loop {
+            let plugin = get(&api, name).await?;
+            let (current, _) = versions(&plugin)?;
+            let change = json!({
+                "metadata": { "resourceVersion": plugin.resource_version() },
+                "spec": { "rollout": { "rollbackFrom": current.component_digest } },
+            });
+            let parameters = PatchParams::default();
+            match api.patch(name, &parameters, &Patch::Merge(change)).await {
+                Ok(_) => break plugin,
+                // The operator wrote the status since it was read.
+                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                }
+                Err(error) => {
+                    return Err(error)
+                        .context("failed to change the SchemaPlugin; run the command again");
+                }
+            }
+        };
         let (current, previous) = versions(&plugin)?;
-        let change = json!({
-            "metadata": { "resourceVersion": plugin.resource_version() },
-            "spec": { "rollout": { "rollbackFrom": current.component_digest } },
-        });
-        api.patch(name, &PatchParams::default(), &Patch::Merge(change))
-            .await
-            .context("failed to change the SchemaPlugin; run the command again")?;
         output::print(&format!(
             "SchemaPlugin {name:?} is rolled back\n  from {}\n  to   {}",
             describe(current),
@@ -50,6 +58,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         ));
         Ok(Exit::Success)
     })
+}
+
+async fn get(api: &Api<SchemaPlugin>, name: &str) -> anyhow::Result<SchemaPlugin> {
+    api.get_opt(name)
+        .await
+        .context("failed to get the SchemaPlugin; check with `llsd doctor` that llsd is installed")?
+        .with_context(|| {
+            format!("there is no SchemaPlugin {name:?}; see `kubectl get schemaplugins`")
+        })
 }
 
 /// The version in use and the previous one.
