@@ -285,7 +285,7 @@ pub struct PluginLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity")]
     pub compile_memory: Option<Quantity>,
-    /// Maximum wall-clock time of compiling in milliseconds. Defaults to 30000.
+    /// Maximum CPU time of compiling in milliseconds, rounded up to seconds. Defaults to 30000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 600_000))]
     pub compile_time_millis: Option<i64>,

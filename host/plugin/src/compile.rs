@@ -39,6 +39,10 @@ const MAX_STRUCTURE: u64 = 1 << 20;
 /// Address space for the program's file and its libraries, which are mapped before the limits are set.
 const PROGRAM_BYTES: u64 = 512 << 20;
 
+/// How many times longer than its CPU time the child process may run. On a busy machine it waits for a
+/// core, which is not the fault of the component.
+const MAX_WAITING: u32 = 10;
+
 /// Held while a child process runs: the memory of the operator's pod is enough for one.
 static CHILD_RUNS: Mutex<()> = Mutex::new(());
 
@@ -94,7 +98,7 @@ pub enum CompileError {
     },
     /// It takes too long.
     #[error(
-        "compiling exceeded the time limit of {limit:?}; make the component smaller, or raise spec.limits.compileTimeMillis of the SchemaPlugin (compileTimeMillis in the file of --limits)"
+        "compiling exceeded the limit of {limit:?} of CPU time; make the component smaller, or raise spec.limits.compileTimeMillis of the SchemaPlugin (compileTimeMillis in the file of --limits)"
     )]
     OutOfTime {
         /// The limit.
@@ -141,7 +145,8 @@ pub(crate) fn in_child(
     bytes: &[u8],
     limits: &Limits,
 ) -> Result<ChildOutput, CompileError> {
-    let seconds = limits.compile_time.as_secs().max(1).saturating_add(1);
+    // The kernel counts whole seconds.
+    let seconds = limits.compile_time.as_millis().div_ceil(1000);
     let _running = CHILD_RUNS.lock();
     let child = Command::new(program)
         .arg(SUBCOMMAND)
@@ -265,7 +270,7 @@ impl CompilerProcess {
                 let _ = sender.send(read_output(stdout, max_code));
             });
             let output = output
-                .recv_timeout(limits.compile_time)
+                .recv_timeout(limits.compile_time.saturating_mul(MAX_WAITING))
                 .unwrap_or(Err(CompileError::OutOfTime {
                     limit: limits.compile_time,
                 }))
