@@ -7,12 +7,22 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, PostParams};
+use llsd_toolchain::module_folder;
 use serde_json::json;
 
 use crate::users;
 
 /// The audit log: one line per request.
 pub(crate) const AUDIT_FILE: &str = "audit.log";
+
+/// What kwok does with nodes and pods: at once what a kubelet does after a while.
+const STAGES: [&str; 5] = [
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+];
 
 /// The only node. kwok simulates its kubelet.
 pub(crate) const NODE: &str = "simulated";
@@ -185,13 +195,16 @@ pub(crate) fn scheduler_arguments() -> Vec<String> {
     .into()
 }
 
-pub(crate) fn kwok_arguments() -> Vec<String> {
-    [
+/// The arguments of kwok, with the stages of nodes and pods that its module ships.
+pub(crate) fn kwok_arguments() -> Result<Vec<String>> {
+    let arguments = [
         "--kubeconfig=kwok.kubeconfig",
         "--manage-all-nodes=true",
         "--cidr=10.128.0.0/9",
         "--node-ip=10.0.0.1",
-    ]
-    .map(String::from)
-    .into()
+    ];
+    let stages = module_folder("programs", "sigs.k8s.io/kwok")?.join("kustomize/stage");
+    let configs = STAGES.map(|stage| format!("--config={}", stages.join(stage).display()));
+    let arguments = arguments.into_iter().map(String::from);
+    Ok(arguments.chain(configs).collect())
 }

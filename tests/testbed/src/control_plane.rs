@@ -172,7 +172,7 @@ impl ControlPlane {
             plane.run(
                 binary(Tool::Kwok)?,
                 users::KWOK,
-                &components::kwok_arguments(),
+                &components::kwok_arguments()?,
             )?;
             plane.until_controllers_work(&admin).await?;
         }
@@ -226,11 +226,16 @@ impl ControlPlane {
             })
             .await
         };
-        let outcome = ready.await;
-        for daemon in &mut self.daemons {
-            daemon.check_alive()?;
+        tokio::pin!(ready);
+        loop {
+            tokio::select! {
+                outcome = &mut ready => return outcome.map(drop),
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+            for daemon in &mut self.daemons {
+                daemon.check_alive()?;
+            }
         }
-        outcome.map(drop)
     }
 }
 

@@ -52,7 +52,7 @@ fn build(cache: &Path, tool: Tool, position: &str) -> Result<()> {
     let log = File::create(&log_path)?;
     let temporary = folder.join(format!("{tool}.tmp"));
     let mut child = Command::new("go")
-        .current_dir(module_dir(tool))
+        .current_dir(module_dir())
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "")
         .env("GOWORK", "off")

@@ -128,20 +128,6 @@ impl Tool {
         }
     }
 
-    /// The folder under `go/` whose module pins its version.
-    fn module(self) -> &'static str {
-        match self {
-            Self::Kwok => "kwok",
-            Self::Coredns => "coredns",
-            Self::Registry | Self::Crane => "registry",
-            Self::Helm => "helm",
-            Self::Health => "health",
-            Self::Actionlint => "actionlint",
-            Self::Cosign => "cosign",
-            _ => "kubernetes",
-        }
-    }
-
     fn package(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
@@ -151,14 +137,14 @@ impl Tool {
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
             Self::KubeProxy => "k8s.io/kubernetes/cmd/kube-proxy",
-            Self::Coredns => "llsd.io/testbed/coredns",
+            Self::Coredns => "llsd.io/testbed/programs/coredns",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
-            Self::Registry => "llsd.io/testbed/registry",
+            Self::Registry => "llsd.io/testbed/programs/registry",
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
-            Self::Health => "llsd.io/testbed/health",
+            Self::Health => "llsd.io/testbed/programs/health",
             Self::Actionlint => "github.com/rhysd/actionlint/cmd/actionlint",
-            Self::Cosign => "llsd.io/testbed/cosign",
+            Self::Cosign => "llsd.io/testbed/programs/cosign",
         }
     }
 
@@ -178,13 +164,12 @@ impl Tool {
         }
     }
 
-    /// The build time on two idle cores without cached packages.
+    /// The expected build time on two idle cores, after the tools before it.
     fn usual_build(self) -> &'static str {
         match self {
             Self::KubeApiserver => "about 5 minutes",
-            Self::Cosign => "about 4 minutes",
-            Self::Kubelet | Self::Coredns => "about 2 minutes",
-            Self::KubeControllerManager | Self::Kwok | Self::Helm => "about 1 minute",
+            Self::Cosign => "about 2 minutes",
+            Self::KubeControllerManager => "about 1 minute",
             _ => "less than 1 minute",
         }
     }
@@ -211,7 +196,7 @@ pub fn cache_dir() -> Result<PathBuf> {
 
 /// The version of a tool that its Go module pins, such as `v1.36.3`.
 pub fn version(tool: Tool) -> Result<String> {
-    let file = module_dir(tool).join("go.mod");
+    let file = module_dir().join("go.mod");
     let text = read(&file)?;
     let name = tool.versioned_by();
     text.lines()
@@ -238,15 +223,12 @@ pub fn locate(cache: &Path, tool: Tool) -> Result<Option<PathBuf>> {
 }
 
 fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
-    let module = tool.module();
-    let mut files: Vec<PathBuf> = fs::read_dir(module_dir(tool))
-        .with_context(|| format!("the Go module {module:?} was not found in the checkout"))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
+    let mut files = Vec::new();
+    add_files(&module_dir(), &mut files).context("the Go module was not found in the checkout")?;
     files.sort();
     ensure!(
         files.iter().any(|f| f.ends_with("go.sum")),
-        "the Go module {module:?} has no go.sum"
+        "the Go module has no go.sum"
     );
     let mut hash = Sha256::new();
     for file in &files {
@@ -255,8 +237,21 @@ fn built_path(cache: &Path, tool: Tool) -> Result<PathBuf> {
     let digest = HEXLOWER.encode(&hash.finalize()[..6]);
     Ok(cache
         .join("testbed")
-        .join(format!("{module}-{digest}"))
+        .join(format!("programs-{digest}"))
         .join(tool.name()))
+}
+
+/// Adds the files of a folder and of its subfolders.
+fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            add_files(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// A name for something of which several exist, such as the node of a folder.
@@ -284,10 +279,10 @@ pub fn module_folder(pinned_by: &str, module: &str) -> Result<PathBuf> {
         .with_context(|| format!("failed to download {module}: {}", answer["Error"]))
 }
 
-fn module_dir(tool: Tool) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("go")
-        .join(tool.module())
+/// The module that pins the versions of all tools. They share it, so that each dependency has one version
+/// and is compiled once.
+fn module_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("go/programs")
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -316,17 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn tools_share_a_cache_folder_if_they_share_a_module() {
-        let cache = Path::new("/cache");
-        let folder = |tool| {
-            built_path(cache, tool)
-                .unwrap()
-                .parent()
-                .unwrap()
-                .to_owned()
-        };
-        assert_eq!(folder(Tool::Etcd), folder(Tool::Kubectl));
-        assert_ne!(folder(Tool::Etcd), folder(Tool::Kwok));
-        assert!(folder(Tool::Etcd).starts_with("/cache/testbed"));
+    fn tools_share_a_folder_of_the_cache() {
+        let path = |tool| built_path(Path::new("/cache"), tool).unwrap();
+        let etcd = path(Tool::Etcd);
+        assert!(etcd.starts_with("/cache/testbed"));
+        assert_eq!(path(Tool::Kubectl), etcd.with_file_name("kubectl"));
     }
 }
