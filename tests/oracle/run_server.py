@@ -117,7 +117,7 @@ def get(url: str, seconds: float) -> tuple[int, str]:
 
 def is_healthy(url: str) -> bool:
     try:
-        get(url + "/v1/health", 2)
+        get(url + "/v1/health", 20)
         return True
     except OSError:
         return False
@@ -198,7 +198,7 @@ def main() -> int:
     arguments.add_argument("--probe", action="store_true", help="get the paths and stop")
     arguments.add_argument("--path", action="append", help="path to get instead of the default ones")
     arguments.add_argument("--state", type=os.path.abspath, help="folder for databases and the log")
-    arguments.add_argument("--deadline", type=float, default=120, help="seconds to wait until the server is healthy")
+    arguments.add_argument("--deadline", type=float, default=600, help="seconds to wait until the server is healthy")
     arguments.add_argument("--venvs", default=default_venvs(), help="folder that setup.py created (default %(default)s)")
     given = arguments.parse_args()
     bin_dir = os.path.join(given.venvs, given.release, "bin")

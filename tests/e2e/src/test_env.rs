@@ -21,7 +21,7 @@ use crate::permissions::grant;
 use crate::phase;
 
 /// Longer than any step takes on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(240);
 
 /// Label of a `SchemaPlugin`: the namespace whose operator loads it.
 pub const SERVED_BY: &str = "tests/namespace";

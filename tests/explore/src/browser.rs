@@ -16,6 +16,10 @@ use crate::http::call;
 /// How long to wait for the page to become as expected, also on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How often chromedriver is started before its start fails: it chooses a free port for IPv4, and ends
+/// if another process has the same port for IPv6.
+const DRIVER_STARTS: usize = 5;
+
 /// The key of an element in WebDriver's JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -28,25 +32,35 @@ pub struct Browser {
     folder: TempDir,
 }
 
+/// Starts chromedriver, and returns its port. `None` if it ends before it listens.
+fn start_driver(program: &str) -> Result<Option<(Child, u16)>> {
+    let mut driver = Command::new(program)
+        .arg("--port=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("failed to start chromedriver")?;
+    let output = driver.stdout.take().context("no output")?;
+    let port = BufReader::new(output).lines().find_map(|line| {
+        let line = line.ok()?;
+        let (_, port) = line.split_once("started successfully on port ")?;
+        port.trim_end_matches('.').parse().ok()
+    });
+    if port.is_none() {
+        driver.wait()?;
+    }
+    Ok(port.map(|port| (driver, port)))
+}
+
 impl Browser {
     /// Starts the browser of `LLSD_CHROMEDRIVER_BIN`.
     pub fn start() -> Result<Self> {
         let program = std::env::var("LLSD_CHROMEDRIVER_BIN")
             .context("LLSD_CHROMEDRIVER_BIN is not set; run the tests with `cargo xtask test`")?;
         let folder = tempfile::tempdir()?;
-        let mut driver = Command::new(program)
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("failed to start chromedriver")?;
-        let output = driver.stdout.take().context("no output")?;
-        let port = BufReader::new(output).lines().find_map(|line| {
-            let line = line.ok()?;
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        let port = port.context("chromedriver printed no port")?;
+        let (driver, port) = (0..DRIVER_STARTS)
+            .find_map(|_| start_driver(&program).transpose())
+            .context("chromedriver printed no port")??;
         let mut browser = Self {
             driver,
             port,

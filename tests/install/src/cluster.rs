@@ -16,7 +16,7 @@ use crate::program;
 const RESOURCES: &str = "llamastackdistributions.v1alpha2.llamastack.io";
 
 /// The time within which `llsd operator --dev` must install its CRDs.
-const DEADLINE: Duration = Duration::from_secs(100);
+const DEADLINE: Duration = Duration::from_secs(240);
 
 /// A control plane and an operator, which are stopped when dropped.
 pub struct Cluster {

@@ -11,7 +11,7 @@ use llsd_testbed::{Finished, Invocation, Registry, RegistryOptions, until};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "default";
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(240);
 const DOCTOR: &str = "doctor";
 
 async fn doctor(kubeconfig: &Path) -> Finished {

@@ -7,7 +7,7 @@ use llsd_testbed::toolchain::{Tool, cache_dir, ensure_built};
 use llsd_testbed::{Finished, Invocation, Release, Testbed, until};
 
 const CRD: &str = "llamastackdistributions.llamastack.io";
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
+const DEADLINE: std::time::Duration = std::time::Duration::from_secs(240);
 
 async fn kubectl(testbed: &Testbed, line: &str) -> Finished {
     let kubectl = testbed.kubectl("admin").unwrap().args(line.split(' '));

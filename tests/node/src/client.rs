@@ -11,7 +11,7 @@ use crate::MODEL;
 /// The reply of the model server to every chat.
 const REPLY: &str = "hello from fake vllm";
 
-const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The address of a server's Service.
 #[derive(Debug, Clone)]

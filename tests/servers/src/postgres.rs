@@ -76,7 +76,7 @@ impl Postgres {
             port,
             _data: folder,
         };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while server.query("SELECT 1").is_err() {
             ensure!(Instant::now() < deadline, "PostgreSQL does not respond");
             std::thread::sleep(Duration::from_millis(100));

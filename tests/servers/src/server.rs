@@ -230,7 +230,7 @@ pub fn probe(
 }
 
 fn wait_until_listening(port: u16) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         ensure!(Instant::now() < deadline, "nothing listens on port {port}");
         std::thread::sleep(Duration::from_millis(50));

@@ -33,7 +33,7 @@ const ETCD: &str = "etcd";
 const API_SERVER: &str = "kube-apiserver";
 
 /// A busy machine with two cores needs eight seconds. The rest is a margin for slower ones.
-const START_DEADLINE: Duration = Duration::from_secs(180);
+const START_DEADLINE: Duration = Duration::from_secs(480);
 
 /// A control plane that stops when dropped.
 #[derive(Debug)]

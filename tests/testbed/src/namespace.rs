@@ -40,7 +40,7 @@ impl Namespace {
             eventually(
                 &accounts,
                 "default",
-                Duration::from_secs(60),
+                Duration::from_secs(240),
                 "created",
                 |a| a.is_some(),
             )

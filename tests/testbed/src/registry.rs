@@ -22,7 +22,7 @@ pub use access_log::RegistryRequest;
 use access_log::{parse_line, without_fences};
 use config::{write_certificates, write_config, write_docker_config};
 
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_DEADLINE: Duration = Duration::from_secs(180);
 
 /// How to start a registry.
 #[derive(Debug, Clone, Default)]
@@ -172,7 +172,7 @@ impl Registry {
         let marker = format!("/v2/{fence}/tags/list");
         until(
             "the fence is in the registry's log",
-            Duration::from_secs(10),
+            Duration::from_secs(120),
             || async {
                 let requests = self.logged_requests()?;
                 let is_fence = |r: &RegistryRequest| r.uri.starts_with(&marker) && r.status == 404;

@@ -15,9 +15,8 @@ use crate::test_cluster::{Target, TestCluster, create, list, replace, resource};
 const COUNT: usize = 500;
 /// The number of concurrent requests.
 const CONCURRENCY: usize = 4;
-/// A generous limit for an unoptimised build on a busy machine. `cargo xtask bench` measures the real
-/// time.
-const LIST_WITHIN: Duration = Duration::from_secs(2);
+/// How long the API server waits for a conversion webhook. `cargo xtask bench` measures the real time.
+const LIST_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn five_hundred_v1alpha1_resources_survive_a_write_as_v1alpha2() {

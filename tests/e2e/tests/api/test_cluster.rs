@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// Longer than any step takes on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(240);
 
 /// The namespace of the webhooks' certificate.
 pub(crate) const SECRET_NAMESPACE: &str = "default";

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -134,7 +133,7 @@ async fn metrics(env: &TestEnv, at: std::net::SocketAddr) -> String {
         .tls_danger_accept_invalid_certs(true)
         .build()
         .unwrap();
-    llsd_testbed::until("metrics are read", Duration::from_secs(30), || async {
+    llsd_testbed::until("metrics are read", llsd_e2e::DEADLINE, || async {
         let request = client
             .get(format!("https://{at}/metrics"))
             .bearer_auth(&token);

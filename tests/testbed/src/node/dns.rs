@@ -17,7 +17,7 @@ pub(super) const IMAGE: &str = "llsd.test/coredns:1";
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "coredns";
-const READY_WITHIN: Duration = Duration::from_secs(120);
+const READY_WITHIN: Duration = Duration::from_secs(240);
 
 /// Short times to live, because tests create and delete Services.
 const COREFILE: &str = ".:53 {

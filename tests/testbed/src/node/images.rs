@@ -25,7 +25,7 @@ pub(super) async fn import_system_images(folder: &Path, cache: &Path) -> Result<
         let problem = "containerd does not listen yet";
         std::os::unix::net::UnixStream::connect(config::CONTAINERD_SOCKET).context(problem)
     };
-    until("containerd listens", Duration::from_secs(60), socket).await?;
+    until("containerd listens", Duration::from_secs(240), socket).await?;
     let coredns = toolchain::locate(cache, Tool::Coredns)?.context("CoreDNS is not built")?;
     let images = folder.join("images");
     let (pause, dns) = (images.join("pause"), images.join("coredns"));

@@ -121,7 +121,7 @@ pub(super) fn connect(link: &str, network: Network, pid: u32) -> Result<()> {
 /// Gives the node its address. Runs inside the namespace, and waits until [`connect`] created the link.
 pub(super) async fn configure_node(network: Network) -> Result<()> {
     command::run("ip", &["link", "set", "lo", "up"])?;
-    let deadline = std::time::Duration::from_secs(20);
+    let deadline = std::time::Duration::from_secs(120);
     crate::wait::until("the node's link exists", deadline, || async {
         command::output("ip", &["link", "show", NODE_LINK])
     })

@@ -152,7 +152,7 @@ fn id_of(folder: &Path) -> String {
 async fn start(folder: &Path, cgroup: &str, id: &str, is_detached: bool) -> Result<Child> {
     let child = spawn(folder, is_detached)?;
     let pid = child.id().context("the node ended at once")?;
-    until("the namespaces exist", Duration::from_secs(20), || {
+    until("the namespaces exist", Duration::from_secs(120), || {
         std::future::ready(is_in_other_network(pid))
     })
     .await?;
@@ -211,7 +211,7 @@ pub(super) async fn stop(folder: &Path) -> Result<()> {
     if is_running(folder) {
         let supervisor = Record::load(folder)?.supervisor.to_string();
         command::run("kill", &["-TERM", &supervisor])?;
-        let deadline = Duration::from_secs(60);
+        let deadline = Duration::from_secs(240);
         until("the node stops", deadline, || async {
             if is_running(folder) {
                 bail!("{} is in use", folder.display());

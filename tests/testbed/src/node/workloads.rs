@@ -24,7 +24,7 @@ const OPERATOR_WITHIN: &str = "--timeout=110s";
 const VLLM: &str = "vllm";
 
 /// A machine where two cores do everything else, too.
-const VLLM_WITHIN: Duration = Duration::from_secs(120);
+const VLLM_WITHIN: Duration = Duration::from_secs(240);
 
 impl Node {
     /// Imports the images of a release: `llsd.test/server:<release>` and its variants. `config` is the file
