@@ -41,7 +41,7 @@ const PROGRAM_BYTES: u64 = 512 << 20;
 
 /// How many times longer than its CPU time the child process may run. On a busy machine it waits for a
 /// core, which is not the fault of the component.
-const MAX_WAITING: u32 = 10;
+const MAX_WAITING: u32 = 20;
 
 /// Held while a child process runs: the memory of the operator's pod is enough for one.
 static CHILD_RUNS: Mutex<()> = Mutex::new(());
@@ -102,6 +102,14 @@ pub enum CompileError {
     )]
     OutOfTime {
         /// The limit.
+        limit: Duration,
+    },
+    /// It got too little CPU time to end.
+    #[error(
+        "the compiler process did not end within {limit:?}; check the CPU load of this machine and try again"
+    )]
+    Stalled {
+        /// The limit of the wall clock.
         limit: Duration,
     },
     /// The machine code is too large.
@@ -260,6 +268,7 @@ impl CompilerProcess {
             )));
         };
         let max_code = limits.component_bytes.saturating_mul(MAX_GROWTH);
+        let max_time = limits.compile_time.saturating_mul(MAX_WAITING);
         std::thread::scope(|scope| {
             // If the child exits early, this write fails. Its exit status then tells the reason.
             scope.spawn(move || stdin.write_all(bytes));
@@ -270,10 +279,8 @@ impl CompilerProcess {
                 let _ = sender.send(read_output(stdout, max_code));
             });
             let output = output
-                .recv_timeout(limits.compile_time.saturating_mul(MAX_WAITING))
-                .unwrap_or(Err(CompileError::OutOfTime {
-                    limit: limits.compile_time,
-                }))
+                .recv_timeout(max_time)
+                .unwrap_or(Err(CompileError::Stalled { limit: max_time }))
                 // Closes the pipes, so that the threads of this scope end.
                 .inspect_err(|_| self.kill())?;
             let status = self.0.wait().map_err(CompileError::Start)?;

@@ -45,7 +45,7 @@ pub struct Limits {
     /// Memory of the child process that inspects and compiles. Default 192 MiB; an adapter of
     /// 600 KiB needs less than 96 MiB.
     pub compile_memory_bytes: u64,
-    /// CPU time of compiling. Default 30 s. It may take ten times as long if the machine is busy.
+    /// CPU time of compiling. Default 30 s. It may take twenty times as long if the machine is busy.
     pub compile_time: Duration,
 }
 

@@ -16,12 +16,16 @@ use llsd_plugin::{
 
 use guests::{Guest, expand};
 
-const TESTS: [(&str, fn()); 8] = [
+const TESTS: [(&str, fn()); 9] = [
     (
         "an_external_component_is_compiled_by_a_child_to_the_same_plugin",
         same_plugin,
     ),
     ("a_compile_bomb_runs_out_of_time", out_of_time),
+    (
+        "a_compiler_that_gets_no_cpu_time_is_not_an_error_of_the_component",
+        stalled,
+    ),
     ("a_compile_bomb_runs_out_of_memory", out_of_memory),
     (
         "a_program_that_is_not_a_compiler_is_an_error",
@@ -141,7 +145,7 @@ fn same_plugin() {
 }
 
 fn out_of_time() {
-    let limit = Duration::from_millis(300);
+    let limit = Duration::from_secs(1);
     let bomb = compile_bomb();
     let started = Instant::now();
     let error = compile_error(
@@ -158,6 +162,25 @@ fn out_of_time() {
     );
     // Generous, because validation comes first and this machine may be busy.
     assert!(started.elapsed() < Duration::from_secs(60));
+}
+
+/// A program that sleeps gets as little CPU time as one that waits for a core.
+fn stalled() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("sleeps");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).unwrap();
+    let error = compile_error(
+        Limits {
+            compile_time: Duration::from_millis(10),
+            ..Limits::default()
+        },
+        Compiler::Program(program),
+        &Guest::default().build(),
+    );
+    assert!(matches!(error, CompileError::Stalled { .. }), "{error}");
+    assert!(error.to_string().contains("CPU load"), "{error}");
 }
 
 fn out_of_memory() {
