@@ -29,27 +29,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     cluster.run(async |client| {
         let api = Api::<SchemaPlugin>::all(client);
         let name = &arguments.name;
-        let mut attempt = 1;
-        let plugin = loop {
-            let plugin = get(&api, name).await?;
+        let mut plugin = get(&api, name).await?;
+        for attempt in 1.. {
             let (current, _) = versions(&plugin)?;
             let change = json!({
                 "metadata": { "resourceVersion": plugin.resource_version() },
                 "spec": { "rollout": { "rollbackFrom": current.component_digest } },
             });
             let parameters = PatchParams::default();
-            match api.patch(name, &parameters, &Patch::Merge(change)).await {
-                Ok(_) => break plugin,
-                // The operator wrote the status since it was read.
-                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {
-                    attempt += 1;
-                }
-                Err(error) => {
-                    return Err(error)
-                        .context("failed to change the SchemaPlugin; run the command again");
-                }
+            let error = match api.patch(name, &parameters, &Patch::Merge(change)).await {
+                Ok(_) => break,
+                Err(error) => error,
+            };
+            let is_conflict = matches!(&error, kube::Error::Api(status) if status.is_conflict());
+            if !is_conflict || attempt == ATTEMPTS {
+                return Err(error)
+                    .context("failed to change the SchemaPlugin; run the command again");
             }
-        };
+            let newer = get(&api, name).await?;
+            ensure_same_version(&plugin, &newer)?;
+            plugin = newer;
+        }
         let (current, previous) = versions(&plugin)?;
         output::print(&format!(
             "SchemaPlugin {name:?} is rolled back\n  from {}\n  to   {}",
@@ -89,6 +89,20 @@ fn versions(plugin: &SchemaPlugin) -> anyhow::Result<(&LoadedPlugin, &LoadedPlug
     Ok((current, previous))
 }
 
+/// After a conflict: fails if another version is in use now, which the user did not ask to roll back. It
+/// may be the result of a rollback by someone else.
+fn ensure_same_version(before: &SchemaPlugin, now: &SchemaPlugin) -> anyhow::Result<()> {
+    let ((before, _), (current, _)) = (versions(before)?, versions(now)?);
+    anyhow::ensure!(
+        before.component_digest == current.component_digest,
+        "SchemaPlugin {:?} changed from {} to {} meanwhile, and was not rolled back; run the command again if it should be",
+        now.name_any(),
+        describe(before),
+        describe(current)
+    );
+    Ok(())
+}
+
 fn describe(plugin: &LoadedPlugin) -> String {
     format!(
         "{} {} ({})",
@@ -126,5 +140,30 @@ mod tests {
         );
         plugin.spec.proposal_prefix = Some("quay.io/acme".to_owned());
         assert!(problem(&plugin).contains("label of the image"));
+    }
+
+    #[test]
+    fn a_version_that_changed_meanwhile_is_not_rolled_back() {
+        let plugin = |current: &str, previous: &str| {
+            let version = |digest: &str| {
+                let component_digest = digest.to_owned();
+                Some(LoadedPlugin {
+                    component_digest,
+                    ..LoadedPlugin::default()
+                })
+            };
+            let mut plugin = SchemaPlugin::new("acme", Default::default());
+            plugin.status = Some(SchemaPluginStatus {
+                current: version(current),
+                previous: version(previous),
+                ..SchemaPluginStatus::default()
+            });
+            plugin
+        };
+        let read = plugin("sha256:2", "sha256:1");
+        assert!(ensure_same_version(&read, &read).is_ok());
+        let rolled_back = plugin("sha256:1", "sha256:2");
+        let error = ensure_same_version(&read, &rolled_back).unwrap_err();
+        assert!(error.to_string().contains("was not rolled back"), "{error}");
     }
 }
