@@ -97,6 +97,37 @@ impl Release {
     }
 }
 
+/// A generated configuration.
+pub struct GeneratedConfig {
+    /// The report of `llsd render`.
+    pub report: Value,
+    /// The file for the server.
+    pub file: PathBuf,
+}
+
+impl Release {
+    /// Generates the configuration of a resource on a base, both given as text, in the dialect of this
+    /// release, and writes everything to a folder. The inner error is stderr if the resource is rejected.
+    pub fn generate(
+        &self,
+        folder: &Path,
+        resource: &str,
+        base: &str,
+    ) -> anyhow::Result<Result<GeneratedConfig, String>> {
+        let [resource_file, base_file, file] =
+            ["resource.yaml", "base.yaml", "config.yaml"].map(|name| folder.join(name));
+        std::fs::write(&resource_file, resource)?;
+        std::fs::write(&base_file, base)?;
+        let options = ["--schema", self.schema, "--server-version", self.version()];
+        let report = match render(&resource_file, &base_file, &options)? {
+            Ok(report) => report,
+            Err(stderr) => return Ok(Err(stderr)),
+        };
+        std::fs::write(&file, yaml::write(&report["config"]))?;
+        Ok(Ok(GeneratedConfig { report, file }))
+    }
+}
+
 /// The samples for which a configuration is generated.
 pub fn samples() -> anyhow::Result<Vec<PathBuf>> {
     let folder = root().join("samples");

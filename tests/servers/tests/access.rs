@@ -4,7 +4,7 @@
 
 use llsd_render::yaml;
 use llsd_servers::{
-    FakeIdentity, NEWEST_LLAMA_STACK, RELEASES, Release, RunningServer, render, test_each_release,
+    FakeIdentity, NEWEST_LLAMA_STACK, RELEASES, Release, RunningServer, test_each_release,
 };
 use llsd_testbed::Testbed;
 use serde_json::{Value, json};
@@ -21,24 +21,14 @@ fn start(
     variables: &[(String, String)],
 ) -> Result<RunningServer, String> {
     let folder = tempfile::tempdir().unwrap();
-    let resource = folder.path().join("resource.yaml");
     let document = json!({
         "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
         "metadata": {"name": "guarded"},
         "spec": {"distribution": {"name": "starter"}, "access": access},
     });
-    std::fs::write(&resource, yaml::write(&document)).unwrap();
-    let base = folder.path().join("base.yaml");
-    std::fs::write(&base, release.inference_base().unwrap()).unwrap();
-    let options = [
-        "--schema",
-        release.schema,
-        "--server-version",
-        release.version(),
-    ];
-    let report = render(&resource, &base, &options).unwrap()?;
-    let config = folder.path().join("config.yaml");
-    std::fs::write(&config, yaml::write(&report["config"])).unwrap();
+    let base = release.inference_base().unwrap();
+    let generated = release.generate(folder.path(), &yaml::write(&document), &base);
+    let config = generated.unwrap()?.file;
     Ok(RunningServer::start(release, &config, variables).unwrap())
 }
 

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
-use llsd_render::yaml;
 use llsd_servers::postgres::{PASSWORD, USER};
-use llsd_servers::{FakeVllm, Postgres, RELEASES, Release, probe, render, test_each_release};
+use llsd_servers::{FakeVllm, Postgres, RELEASES, Release, probe, test_each_release};
 
 const MODEL: &str = "llama3.2-8b";
 /// Releases whose packages do not depend on the driver of their key-value storage. Their images add it; the
@@ -16,7 +15,6 @@ fn state_is_in_postgres(release: Release) {
     let vllm = FakeVllm::start(MODEL).unwrap();
     let postgres = Postgres::start().unwrap();
     let (endpoint, port) = (vllm.endpoint(), postgres.port);
-    let resource = folder.path().join("resource.yaml");
     let server = format!(
         "{{type: postgres, host: 127.0.0.1, port: {port}, database: postgres, user: {USER}, password: {{name: pg, key: password}}"
     );
@@ -32,23 +30,18 @@ fn state_is_in_postgres(release: Release) {
          \x20 resources: {{models: [{MODEL}]}}\n\
          \x20 storage:\n    kv: {server}{tls}}}\n    sql: {server}}}\n"
     );
-    std::fs::write(&resource, text).unwrap();
-    let base = folder.path().join("base.yaml");
-    std::fs::write(&base, release.inference_base().unwrap()).unwrap();
-    let options = [
-        "--schema",
-        release.schema,
-        "--server-version",
-        release.version(),
-    ];
-    let report = render(&resource, &base, &options)
+    let generated = release
+        .generate(folder.path(), &text, &release.inference_base().unwrap())
         .unwrap()
         .unwrap_or_else(|stderr| panic!("rejected: {stderr}"));
-    let config = folder.path().join("config.yaml");
-    std::fs::write(&config, yaml::write(&report["config"])).unwrap();
     let variables = ["LLSD_KV_PASSWORD", "LLSD_SQL_PASSWORD"]
         .map(|name| (name.to_owned(), password_for(release, name)));
-    let responses = probe(release, &config, &variables, &["/v1/health", "/v1/models"]);
+    let responses = probe(
+        release,
+        &generated.file,
+        &variables,
+        &["/v1/health", "/v1/models"],
+    );
     if WITHOUT_DRIVER.contains(&release.name) {
         // It tries to use PostgreSQL, and that is as far as it gets here.
         let error = responses.unwrap_err().to_string();

@@ -5,8 +5,7 @@
 
 use std::path::Path;
 
-use llsd_render::yaml;
-use llsd_servers::{FakeMcp, FakeVllm, Release, probe, render, test_each_release};
+use llsd_servers::{FakeMcp, FakeVllm, Release, probe, test_each_release};
 use serde_json::Value;
 
 const MODEL: &str = "llama3.2-8b";
@@ -24,23 +23,15 @@ fn the_server_starts_with_a_generated_configuration(release: Release) {
         _ => "mcp",
     };
     let tools = mcp.endpoint(transport);
-    let resource = folder.path().join("resource.yaml");
-    std::fs::write(&resource, resource_for(&vllm.endpoint(), &tools)).unwrap();
-    let base = folder.path().join("base.yaml");
-    let apis = ["inference", "tool_runtime"];
-    std::fs::write(&base, release.base_with(&apis).unwrap()).unwrap();
-
-    let options = [
-        "--schema",
-        release.schema,
-        "--server-version",
-        release.version(),
-    ];
-    let report = render(&resource, &base, &options)
+    let base = release.base_with(&["inference", "tool_runtime"]).unwrap();
+    let generated = release
+        .generate(
+            folder.path(),
+            &resource_for(&vllm.endpoint(), &tools),
+            &base,
+        )
         .unwrap()
         .unwrap_or_else(|stderr| panic!("rejected: {stderr}"));
-    let config = folder.path().join("config.yaml");
-    std::fs::write(&config, yaml::write(&report["config"])).unwrap();
     let database = folder.path().join("db");
     let variables = [
         ("LLSD_VLLM_API_KEY", "a-token"),
@@ -49,7 +40,7 @@ fn the_server_starts_with_a_generated_configuration(release: Release) {
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let lists = lists_of_tools(release.schema);
     let paths = [&["/v1/health", "/v1/providers", "/v1/models"], lists].concat();
-    let responses = probe(release, &config, &variables, &paths).unwrap();
+    let responses = probe(release, &generated.file, &variables, &paths).unwrap();
 
     assert_eq!(responses.len(), paths.len(), "{responses:?}");
     let [health, providers, models, tool_lists @ ..] = responses.as_slice() else {
@@ -57,7 +48,7 @@ fn the_server_starts_with_a_generated_configuration(release: Release) {
     };
     assert_eq!(health["status"], 200);
     assert!(mentions(providers, "remote::vllm"), "{providers}");
-    let id = report["models"][0]["id"].as_str().unwrap();
+    let id = generated.report["models"][0]["id"].as_str().unwrap();
     assert!(mentions(models, id), "{models} does not list {id}");
     for list in tool_lists {
         assert!(mentions(list, TOOL), "{list} does not list {TOOL}");
