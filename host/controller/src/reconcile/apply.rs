@@ -22,9 +22,10 @@ mod volume_claim;
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use kube::api::DynamicObject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
-use llsd_api::labels;
+use llsd_api::{Distribution, labels};
 use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired, is_generated_config_map};
 use serde_json::Value;
 
@@ -48,6 +49,8 @@ pub(crate) enum Error {
         name: String,
         error: Box<kube::Error>,
     },
+    #[error("failed to read the resource before adopting its objects: {0}")]
+    Owner(Box<kube::Error>),
 }
 
 /// The result of the writes.
@@ -70,8 +73,8 @@ pub(crate) struct Target<'a> {
     pub(crate) owner: &'a Owner,
 }
 
-/// Writes the desired objects and deletes the retired ones. `None`: the objects that the pods need
-/// and the Deployment are written, and the rest waits because other resources wait for theirs.
+/// Writes the desired objects and deletes the retired ones. `None`: something is left for a later pass,
+/// because other resources wait for their Deployments or because the resource is being deleted.
 pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option<Written>, Error> {
     let Desired {
         before,
@@ -86,6 +89,11 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     let before = compare(target, before, &mut optional_failures)?;
     let deployment = ObjectSync::compare(target, deployment)?;
     let after = compare(target, after, &mut optional_failures)?;
+    let adopts_some = |syncs: &[ObjectSync]| syncs.iter().any(|sync| sync.adopts(target.owner));
+    let adopts = adopts_some(&before) || deployment.adopts(target.owner) || adopts_some(&after);
+    if adopts && !is_owner_alive(target).await? {
+        return Ok(None);
+    }
     if deployment.is_new() && target.priority.has_high_waiters(&target.owner.namespace) {
         write(target, before, &mut optional_failures).await?;
         deployment.write(target).await?;
@@ -150,11 +158,32 @@ impl Error {
     pub(crate) fn is_rejection(&self) -> bool {
         match self {
             Self::NotOurs { .. } => true,
+            Self::Owner(_) => false,
             Self::Api { error, .. } => {
                 matches!(&**error, kube::Error::Api(status) if status.is_invalid() || status.is_forbidden())
             }
         }
     }
+}
+
+/// Asks the API server whether the resource can own objects. A watch can be late: `kubectl delete
+/// --cascade=orphan` removes the owner of the objects, and if they became objects of the deleted
+/// resource again, the garbage collector would delete them.
+async fn is_owner_alive(target: Target<'_>) -> Result<bool, Error> {
+    let Owner {
+        namespace, name, ..
+    } = target.owner;
+    let api: Api<Distribution> = Api::namespaced(target.client.clone(), namespace);
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = api.list_metadata(&named).await;
+    let found = found.map_err(|error| Error::Owner(Box::new(error)))?;
+    let mut found = found.items.iter();
+    Ok(found.any(|one| can_own(&one.metadata, target.owner)))
+}
+
+/// Whether this is the metadata of the owner, and it is not being deleted.
+fn can_own(metadata: &ObjectMeta, owner: &Owner) -> bool {
+    metadata.uid.as_deref() == Some(&owner.uid) && metadata.deletion_timestamp.is_none()
 }
 
 /// Compares objects with the live ones. An optional object that must not be written is left out.
@@ -267,4 +296,29 @@ fn is_observed(deployment: &DynamicObject) -> bool {
 fn is_rolled_out(deployment: &DynamicObject) -> bool {
     let status = &deployment.data["status"];
     is_observed(deployment) && status["replicas"] == status["updatedReplicas"]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_resource_that_is_deleted_or_was_created_again_owns_nothing() {
+        let owner = Owner {
+            namespace: "team".to_owned(),
+            name: "demo".to_owned(),
+            uid: "1".to_owned(),
+        };
+        let can_own = |metadata: Value| {
+            let metadata = serde_json::from_value(metadata).expect("metadata");
+            can_own(&metadata, &owner)
+        };
+        assert!(can_own(json!({"uid": "1"})));
+        assert!(!can_own(json!({"uid": "2"})));
+        assert!(!can_own(
+            json!({"uid": "1", "deletionTimestamp": "2026-11-17T00:00:00Z"})
+        ));
+    }
 }

@@ -140,6 +140,18 @@ async fn a_resource_that_is_created_again_adopts_the_objects_that_it_left_behind
     // The testbed provides no volumes, so the resource does not become ready.
     let is_written = |cr: &Distribution| has_condition(cr, "DeploymentUpdated", "True");
     operator.wait_for("minimal", "written", is_written).await;
+    // The garbage collector can orphan only what it has seen, and it runs beside this controller.
+    let is_observed = |one: Option<&Deployment>| {
+        one.is_some_and(|one| {
+            one.status
+                .as_ref()
+                .is_some_and(|it| it.observed_generation.is_some())
+        })
+    };
+    let deployments: Api<Deployment> = operator.api();
+    eventually(&deployments, "minimal", DEADLINE, "observed", is_observed)
+        .await
+        .unwrap();
     let before = uids(&operator).await;
 
     let orphan = DeleteParams {
@@ -153,7 +165,7 @@ async fn a_resource_that_is_created_again_adopts_the_objects_that_it_left_behind
     operator.wait_for("minimal", "written", is_written).await;
 
     assert_eq!(uids(&operator).await, before, "an object was replaced");
-    let deployment = operator.api::<Deployment>().get("minimal").await.unwrap();
+    let deployment = deployments.get("minimal").await.unwrap();
     assert_eq!(deployment.owner_references()[0].uid, created.uid().unwrap());
     // The operator manages the Service and reports the claim again.
     let port = json!({"spec": {"networking": {"port": 9000}}});

@@ -46,6 +46,13 @@ impl ObjectSync {
         self.live.is_none()
     }
 
+    /// Whether a write would make the resource the owner of an object that has none.
+    pub(super) fn adopts(&self, owner: &Owner) -> bool {
+        let gets_owner = !self.desired.object["metadata"]["ownerReferences"].is_null();
+        let live = self.live.as_ref();
+        gets_owner && live.is_some_and(|live| !is_ours(live, owner))
+    }
+
     /// Writes the object, unless it is current or must not be changed.
     pub(super) async fn write(self, target: Target<'_>) -> Result<DynamicObject, Error> {
         let Self { desired, live } = self;
