@@ -11,7 +11,11 @@ use crate::MODEL;
 /// The reply of the model server to every chat.
 const REPLY: &str = "hello from fake vllm";
 
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// Shorter than the time in which a server starts, so that an interruption is noticed.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(15);
+/// A connection to a pod that ends at that moment is never answered: the kernel remembers to which pod the
+/// connection belongs. A client connects again.
+const ATTEMPT: Duration = Duration::from_secs(4);
 
 /// The address of a server's Service.
 #[derive(Debug, Clone)]
@@ -118,8 +122,16 @@ pub(crate) async fn send_chat(server: &Server, body: &Value) -> Result<()> {
 
 /// Sends chats, and ends only if the server does not answer for some seconds.
 pub async fn answers_always(server: &Server) -> anyhow::Error {
+    let server = match server.without_keep_alive() {
+        Ok(server) => server,
+        Err(error) => return error,
+    };
+    let attempt = async || {
+        let answered = tokio::time::timeout(ATTEMPT, chat(&server)).await;
+        answered.context("no answer on this connection")?
+    };
     loop {
-        let answers = until("the server answers", ANSWERS_WITHIN, || chat(server)).await;
+        let answers = until("the server answers", ANSWERS_WITHIN, attempt).await;
         if let Err(error) = answers {
             return error;
         }
