@@ -63,6 +63,9 @@ pub fn run() -> anyhow::Result<()> {
     environment.extend(control_planes.variables.clone());
     let summary = runner::run(programs, &environment)?;
     drop(control_planes);
+    for flaky in &summary.flaky {
+        println!("FLAKY, passed only when run again: {flaky}");
+    }
     for failure in &summary.failures {
         println!("FAILED: {failure}");
     }
