@@ -9,12 +9,14 @@ use llsd_testbed::until;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::client::{Server, send_chat};
+use crate::client::{Server, chat, send_chat};
 
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 2;
 /// Leaves a small machine time for the servers that start meanwhile.
 const PAUSE: Duration = Duration::from_millis(40);
 const SENT_WITHIN: Duration = Duration::from_secs(240);
+/// kube-proxy learns of a new Service a moment after its pods are ready.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Clients that send chats one after the other, each over a new connection.
 pub struct Load {
@@ -29,8 +31,9 @@ struct Progress {
 }
 
 impl Load {
-    /// Starts the clients.
+    /// Starts the clients as soon as the server answers.
     pub async fn start(server: &Server) -> Result<Self> {
+        until("the server answers", ANSWERS_WITHIN, || chat(server)).await?;
         let body = json!({
             "model": server.model().await?,
             "messages": [{"role": "user", "content": "hello"}],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use llsd_node::{Cluster, Lab, MODEL, answers_always};
+use llsd_node::{Cluster, Lab, Load, MODEL};
 use llsd_testbed::node::OPERATOR_IMAGE;
 use llsd_testbed::toolchain::{Tool, cache_dir, ensure_built};
 use llsd_testbed::{Finished, Invocation, until};
@@ -17,11 +17,14 @@ const NAMESPACE: &str = "llsd-system";
 const OTHER_TAG: &str = "previous";
 /// The operator compiles its plugins first, which is slow in an unoptimised build.
 const WITHIN: &str = "--timeout=110s";
+/// How many each of the servers answers meanwhile.
+const REQUESTS: usize = 1000;
+/// The servers, with their numbers of pods.
+const SERVERS: [(&str, u32); 2] = [("one", 1), ("two", 2)];
 const READS_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_answers_and_keeps_its_pod_while_the_operator_is_upgraded_removed_and_installed_again()
- {
+async fn no_request_is_lost_while_the_operator_is_upgraded_removed_and_installed_again() {
     let cluster = Cluster::shared_without_operator().await.unwrap();
     cluster.import_operator().await.unwrap();
     let (name, _) = OPERATOR_IMAGE.rsplit_once(':').unwrap();
@@ -37,19 +40,24 @@ async fn a_server_answers_and_keeps_its_pod_while_the_operator_is_upgraded_remov
     helm(cluster, install).await.unwrap();
 
     let lab = cluster.lab("installed").await.unwrap();
-    let spec = json!({
-        "distribution": {"name": "starter"},
-        "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}},
-        "resources": {"models": [MODEL]},
-    });
-    lab.apply_resource("server", spec).await.unwrap();
-    let server = lab.ready("server").await.unwrap();
-    let before = lab.pod_uids("server").await.unwrap();
-    tokio::select! {
-        () = replace_operator(cluster, &lab, &chart) => {}
-        error = answers_always(&server) => panic!("{error:#}"),
+    let mut running = Vec::new();
+    for (name, replicas) in SERVERS {
+        let spec = json!({
+            "distribution": {"name": "starter"},
+            "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}},
+            "resources": {"models": [MODEL]},
+            "workload": {"replicas": replicas},
+        });
+        lab.apply_resource(name, spec).await.unwrap();
+        let server = lab.ready(name).await.unwrap();
+        let pods = lab.pod_uids(name).await.unwrap();
+        running.push((name, pods, Load::start(&server).await.unwrap()));
     }
-    assert_eq!(lab.pod_uids("server").await.unwrap(), before);
+    replace_operator(cluster, &lab, &chart).await;
+    for (name, pods, load) in running {
+        load.stop(REQUESTS).await.unwrap();
+        assert_eq!(lab.pod_uids(name).await.unwrap(), pods, "{name}");
+    }
 }
 
 /// Upgrades the operator, removes it, installs it from the manifests, and removes it again.
@@ -65,8 +73,8 @@ async fn replace_operator(cluster: &Cluster, lab: &Lab, chart: &str) {
     helm(cluster, ["uninstall", "llsd", "--wait"])
         .await
         .unwrap();
-    let current = lab.get("llamastackdistribution/server").await.unwrap();
-    assert_eq!(current["metadata"]["name"], "server");
+    let current = lab.get("llamastackdistribution/one").await.unwrap();
+    assert_eq!(current["metadata"]["name"], "one");
 
     let manifests = checkout().join("deploy/kustomize/default");
     let manifests = manifests.display().to_string();
@@ -81,7 +89,9 @@ async fn replace_operator(cluster: &Cluster, lab: &Lab, chart: &str) {
     })
     .await
     .unwrap();
-    lab.ready("server").await.unwrap();
+    for (name, _) in SERVERS {
+        lab.ready(name).await.unwrap();
+    }
 
     // An admission policy rejects the deletion of the definitions, so kubectl fails at the end.
     let delete = ["delete", "--kustomize", &manifests];
@@ -90,7 +100,7 @@ async fn replace_operator(cluster: &Cluster, lab: &Lab, chart: &str) {
 }
 
 async fn read_older_version(lab: &Lab) -> Result<()> {
-    let resource = "llamastackdistributions.v1alpha1.llamastack.io/server";
+    let resource = "llamastackdistributions.v1alpha1.llamastack.io/one";
     lab.get(resource).await.map(drop)
 }
 

@@ -1,7 +1,7 @@
 //! Servers while their pods are replaced or evicted.
 
 use anyhow::Result;
-use llsd_node::{Cluster, Lab, Load, MODEL, chat};
+use llsd_node::{Cluster, Lab, Load, MODEL};
 use serde_json::json;
 
 /// Enough for several during the second in which kube-proxy learns that a pod ends.
@@ -18,7 +18,6 @@ async fn no_request_is_lost_while_the_pods_of_one_or_two_replicas_are_replaced()
 async fn replace_under_load(lab: &Lab, name: &str, replicas: u32) -> Result<()> {
     apply_server(lab, name, replicas).await?;
     let server = lab.ready(name).await?;
-    chat(&server).await?;
     let load = Load::start(&server).await?;
     let replaced = lab.replace_pods(name, "1").await;
     let result = load.stop(REQUESTS).await;

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use llsd_node::{Cluster, Lab, answers_always};
+use llsd_node::{Cluster, Lab, Load};
 use llsd_testbed::Invocation;
 use serde_json::json;
 
@@ -18,6 +18,8 @@ const NAMESPACE: &str = "llsd-system";
 const WITHIN: &str = "--timeout=110s";
 /// An adapter of the release that is not built in.
 const ADAPTER: &str = "adapters/example-adapter";
+/// How many the server answers meanwhile.
+const REQUESTS: usize = 1000;
 /// The server, of the sample.
 const SERVER: &str = "minimal";
 
@@ -109,10 +111,9 @@ impl<'a> Installation<'a> {
         lab.apply(&sample).await?;
         let server = lab.ready(SERVER).await?;
         let pods = lab.pod_uids(SERVER).await?;
-        tokio::select! {
-            replaced = self.replace_operator(previous, &lab, &pods) => replaced?,
-            error = answers_always(&server) => return Err(error),
-        }
+        let load = Load::start(&server).await?;
+        self.replace_operator(previous, &lab, &pods).await?;
+        load.stop(REQUESTS).await?;
         self.install_adapter().await
     }
 
