@@ -51,6 +51,8 @@ pub(crate) enum Error {
     },
     #[error("failed to read the resource before adopting its objects: {0}")]
     Owner(Box<kube::Error>),
+    #[error("the resource is being deleted, so the objects that it left behind are not adopted")]
+    OwnerDeleted,
 }
 
 /// The result of the writes.
@@ -73,8 +75,8 @@ pub(crate) struct Target<'a> {
     pub(crate) owner: &'a Owner,
 }
 
-/// Writes the desired objects and deletes the retired ones. `None`: something is left for a later pass,
-/// because other resources wait for their Deployments or because the resource is being deleted.
+/// Writes the desired objects and deletes the retired ones. `None`: the objects that the pods need
+/// and the Deployment are written, and the rest waits because other resources wait for theirs.
 pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option<Written>, Error> {
     let Desired {
         before,
@@ -91,8 +93,8 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     let after = compare(target, after, &mut optional_failures)?;
     let adopts_some = |syncs: &[ObjectSync]| syncs.iter().any(|sync| sync.adopts(target.owner));
     let adopts = adopts_some(&before) || deployment.adopts(target.owner) || adopts_some(&after);
-    if adopts && !is_owner_alive(target).await? {
-        return Ok(None);
+    if adopts {
+        check_owner(target).await?;
     }
     if deployment.is_new() && target.priority.has_high_waiters(&target.owner.namespace) {
         write(target, before, &mut optional_failures).await?;
@@ -158,7 +160,7 @@ impl Error {
     pub(crate) fn is_rejection(&self) -> bool {
         match self {
             Self::NotOurs { .. } => true,
-            Self::Owner(_) => false,
+            Self::Owner(_) | Self::OwnerDeleted => false,
             Self::Api { error, .. } => {
                 matches!(&**error, kube::Error::Api(status) if status.is_invalid() || status.is_forbidden())
             }
@@ -169,16 +171,20 @@ impl Error {
 /// Asks the API server whether the resource can own objects. A watch can be late: `kubectl delete
 /// --cascade=orphan` removes the owner of the objects, and if they became objects of the deleted
 /// resource again, the garbage collector would delete them.
-async fn is_owner_alive(target: Target<'_>) -> Result<bool, Error> {
+async fn check_owner(target: Target<'_>) -> Result<(), Error> {
     let Owner {
         namespace, name, ..
     } = target.owner;
     let api: Api<Distribution> = Api::namespaced(target.client.clone(), namespace);
+    // The operator may list resources, and needs no permission to get one.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let found = api.list_metadata(&named).await;
     let found = found.map_err(|error| Error::Owner(Box::new(error)))?;
     let mut found = found.items.iter();
-    Ok(found.any(|one| can_own(&one.metadata, target.owner)))
+    match found.any(|one| can_own(&one.metadata, target.owner)) {
+        true => Ok(()),
+        false => Err(Error::OwnerDeleted),
+    }
 }
 
 /// Whether this is the metadata of the owner, and it is not being deleted.

@@ -8,7 +8,7 @@ use llsd_render::objects::{Child, DESIRED_DIGEST, Kind, Need, Owner, Write};
 use serde_json::{Value, json};
 
 use super::contains::contains;
-use super::{Error, Target, adoption, managed_fields};
+use super::{Error, Target, adoption, check_owner, managed_fields};
 
 /// A resource version that no object has. An apply with it can create an object, but fails with a
 /// conflict if the object exists.
@@ -46,11 +46,10 @@ impl ObjectSync {
         self.live.is_none()
     }
 
-    /// Whether a write would make the resource the owner of an object that has none.
+    /// Whether a write would make the resource the owner of an existing object.
     pub(super) fn adopts(&self, owner: &Owner) -> bool {
-        let gets_owner = !self.desired.object["metadata"]["ownerReferences"].is_null();
         let live = self.live.as_ref();
-        gets_owner && live.is_some_and(|live| !is_ours(live, owner))
+        live.is_some_and(|live| adopts(live, &self.desired, owner))
     }
 
     /// Writes the object, unless it is current or must not be changed.
@@ -81,6 +80,11 @@ pub(crate) fn is_ours(object: &DynamicObject, owner: &Owner) -> bool {
         .owner_references()
         .iter()
         .any(|one| one.uid == owner.uid)
+}
+
+/// Whether a write would make the resource the owner of an object that has none.
+fn adopts(live: &DynamicObject, desired: &Child, owner: &Owner) -> bool {
+    !desired.object["metadata"]["ownerReferences"].is_null() && !is_ours(live, owner)
 }
 
 /// Whether an object belongs to a resource: it owns the object, or the object is an orphan that the
@@ -132,6 +136,9 @@ async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Er
         .map_err(|error| failure("get", desired.kind, &desired.name, error))?;
     let mut desired = desired.clone();
     preserve(&found, &mut desired, target.owner)?;
+    if adopts(&found, &desired, target.owner) {
+        check_owner(target).await?;
+    }
     match desired.write {
         Write::Once if is_ours(&found, target.owner) => Ok(found),
         Write::Grow => Ok(found),
