@@ -85,6 +85,10 @@ impl TestProgram {
     /// Runs it as cargo does: in the folder of its package.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
+        if self.package == "llsd-e2e" {
+            // Its tests wait for the API server and for rollouts half of the time.
+            command.env("RUST_TEST_THREADS", "4");
+        }
         if let Some(folder) = self.manifest.parent() {
             command
                 .current_dir(folder)

@@ -3,8 +3,9 @@
 //! Many tests wait: for a rollout, a probe, a timeout. Meanwhile another program uses the cores.
 
 use std::fmt;
-use std::io::Write;
-use std::process::{ExitStatus, Output, Stdio};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,11 @@ use super::program::TestProgram;
 /// tests at a time.
 const PROGRAMS: usize = 2;
 
-/// How often a program that is still running is reported.
-const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// How often a program is asked whether it has ended.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a program may run. The longest needs nine minutes on two cores that nobody else uses.
+const TIME_LIMIT: Duration = Duration::from_mins(40);
 
 /// How many failed tests run again. If more fail, the machine was not the reason.
 const MAX_REPEATED: usize = 5;
@@ -129,30 +133,59 @@ fn run_program(
     if !tests.is_empty() {
         command.args(["--exact", "--test-threads=1"]).args(tests);
     }
-    command
+    // Files instead of pipes: a process that a test left behind would keep a pipe open.
+    let mut stdout = tempfile::tempfile()?;
+    let mut stderr = tempfile::tempfile()?;
+    let mut child = command
         .envs(environment.iter().cloned())
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let child = command
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
         .spawn()
         .with_context(|| format!("failed to start the tests of {package} ({target})"))?;
     eprintln!("    started: {package} {target}");
-    let (ended, watched) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let started = Instant::now();
-            while watched.recv_timeout(REPORT_EVERY)
-                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-            {
-                let minutes = started.elapsed().as_secs() / 60;
-                eprintln!("    still running: {package} {target} ({minutes} min)");
-            }
-        });
-        let output = child.wait_with_output();
-        drop(ended);
-        Ok(output?)
+    let status = wait(&mut child, TIME_LIMIT, |state, minutes| {
+        eprintln!("    {state}: {package} {target} ({minutes} min)");
+    })?;
+    Ok(Output {
+        status,
+        stdout: read_all(&mut stdout)?,
+        stderr: read_all(&mut stderr)?,
     })
+}
+
+/// Waits until a program ends, and kills it after `limit`.
+fn wait(
+    child: &mut Child,
+    limit: Duration,
+    report: impl Fn(&str, u64),
+) -> std::io::Result<ExitStatus> {
+    let started = Instant::now();
+    let mut reported = 0;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let elapsed = started.elapsed();
+        let minutes = elapsed.as_secs() / 60;
+        if elapsed > limit {
+            report("killed because it did not end", minutes);
+            child.kill()?;
+            return child.wait();
+        }
+        if minutes > reported {
+            report("still running", minutes);
+            reported = minutes;
+        }
+        std::thread::sleep(POLL_EVERY);
+    }
+}
+
+fn read_all(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn print(program: &TestProgram, output: &Output, ended: usize, total: usize, time: Duration) {
@@ -181,7 +214,8 @@ impl Summary {
         }
     }
 
-    /// Takes the failures whose tests run again: all, if few tests failed.
+    /// Takes the failures whose tests run again, if few tests failed. Programs that run alone are not
+    /// among them: nothing ran beside them, and what they measure must hold every time.
     fn take_repeatable(&mut self) -> Vec<Failure> {
         let failed: usize = self
             .failures
@@ -191,8 +225,9 @@ impl Summary {
         if failed > MAX_REPEATED {
             return Vec::new();
         }
-        let names_tests = |failure: &mut Failure| !failure.tests.is_empty();
-        self.failures.extract_if(.., names_tests).collect()
+        let is_repeatable =
+            |failure: &mut Failure| !failure.tests.is_empty() && !failure.program.runs_alone();
+        self.failures.extract_if(.., is_repeatable).collect()
     }
 
     /// Adds the result of tests that failed before.
@@ -256,7 +291,9 @@ impl fmt::Display for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
 
     use super::*;
 
@@ -268,9 +305,9 @@ mod tests {
         }
     }
 
-    fn summary_of(stdout: &str) -> Summary {
+    fn summary_of(package: &str, stdout: &str) -> Summary {
         let mut summary = Summary::default();
-        let program = TestProgram::stand_in("llsd-e2e");
+        let program = TestProgram::stand_in(package);
         summary.add(&program, &output(101, stdout));
         summary
     }
@@ -278,6 +315,7 @@ mod tests {
     #[test]
     fn a_test_that_passes_by_itself_is_reported_as_flaky_and_one_that_fails_again_as_failed() {
         let mut summary = summary_of(
+            "llsd-e2e",
             "test a ... FAILED\ntest b ... ok\ntest c ... FAILED\ntest result: FAILED. 1 passed; 2 failed; 0 ignored",
         );
         let mut repeatable = summary.take_repeatable();
@@ -293,22 +331,53 @@ mod tests {
         assert_eq!(text(&summary.flaky), "llsd-e2e : a");
         assert_eq!(text(&summary.failures), "llsd-e2e : c");
 
-        let mut summary = summary_of("test a ... FAILED\n");
+        let mut summary = summary_of("llsd-e2e", "test a ... FAILED\n");
         let failure = summary.take_repeatable().remove(0);
         summary.add_repeated(failure, &output(134, ""));
         assert_eq!((summary.failures.len(), summary.flaky.len()), (1, 0));
     }
 
     #[test]
-    fn neither_many_failed_tests_nor_a_program_that_crashed_run_again() {
+    fn many_failed_tests_crashed_programs_and_programs_that_run_alone_do_not_run_again() {
         let many: String = (0..=MAX_REPEATED)
             .map(|n| format!("test t{n} ... FAILED\n"))
             .collect();
-        for stdout in [many.as_str(), "test a ... ok\n"] {
-            let mut summary = summary_of(stdout);
+        for (package, stdout) in [
+            ("llsd-e2e", many.as_str()),
+            ("llsd-e2e", "test a ... ok\n"),
+            ("llsd-node", "test a ... FAILED\n"),
+        ] {
+            let mut summary = summary_of(package, stdout);
             assert_eq!(summary.take_repeatable(), []);
             assert_eq!((summary.failures.len(), summary.flaky.len()), (1, 0));
         }
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed_and_its_output_is_kept() {
+        let shell = |script: &str| {
+            let mut stdout = tempfile::tempfile().unwrap();
+            let mut child = Command::new("sh")
+                .args(["-c", script])
+                .stdout(stdout.try_clone().unwrap())
+                .spawn()
+                .unwrap();
+            let reports = RefCell::new(Vec::new());
+            let status = wait(&mut child, Duration::from_millis(500), |state, _| {
+                reports.borrow_mut().push(state.to_owned());
+            });
+            let stdout = String::from_utf8(read_all(&mut stdout).unwrap()).unwrap();
+            (status.unwrap().code(), stdout, reports.take())
+        };
+        let killed = vec!["killed because it did not end".to_owned()];
+        assert_eq!(
+            shell("echo before; exec sleep 60"),
+            (None, "before\n".to_owned(), killed)
+        );
+        // A process that it started does not keep it from ending.
+        let (code, stdout, reports) = shell("sleep 5 & echo after; exit 3");
+        assert_eq!((code, stdout.as_str()), (Some(3), "after\n"));
+        assert_eq!(reports, Vec::<String>::new());
     }
 
     #[test]
