@@ -3,8 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use llsd_controller::{Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Registries, run};
-use llsd_plugin::{Compiler, Host, HostConfig, Origin, Plugin};
+use llsd_plugin::{CompileCache, Compiler, Host, HostConfig, Origin, Plugin};
 use llsd_registry::{Keyring, Registry};
+use llsd_testbed::toolchain::cache_dir;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -112,8 +113,11 @@ pub fn host() -> &'static Host {
         // The host compiles in a child process that runs `llsd`, which a test binary is not.
         let compiler = std::env::var_os("LLSD_BIN")
             .map_or(Compiler::ThisProgram, |path| Compiler::Program(path.into()));
+        // Most of the time of these tests was the compiler, for the same few plugins.
+        let cache = cache_dir().unwrap().join("compiled");
         Host::new(HostConfig {
             compiler,
+            compile_cache: Some(CompileCache::open(&cache).unwrap()),
             ..HostConfig::default()
         })
         .unwrap()

