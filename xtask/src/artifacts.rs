@@ -38,11 +38,13 @@ impl Artifacts {
         Ok(shell::root().join("target/plugins"))
     }
 
-    /// Compares every plugin with those of the last release, in `released`.
-    pub fn plugins_diff(&self, released: &Path) -> anyhow::Result<()> {
+    /// Compares every plugin with those of the last release, in `released`, on the configurations of the
+    /// server releases in `bases`.
+    pub fn plugins_diff(&self, released: &Path, bases: &Path) -> anyhow::Result<()> {
         let mut diff = command();
         diff.args(["plugins-diff", "--released"])
             .arg(std::path::absolute(released)?);
+        diff.arg("--bases").arg(bases);
         shell::step("compare the plugins with the last release", &mut diff)
     }
 

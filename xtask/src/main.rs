@@ -300,8 +300,10 @@ fn run(
         Task::Plugins {
             what: Some(Plugins::Diff { released }),
         } => {
+            let cache = shell::cache()?;
+            oracle::ensure_oracle(&cache)?;
             shell::build_llsd()?;
-            artifacts::build()?.plugins_diff(released)
+            artifacts::build()?.plugins_diff(released, &cache.join("oracle/bases"))
         }
         Task::ControlPlane { action } => {
             let cache = shell::cache()?;

@@ -42,6 +42,9 @@ enum Task {
         /// The folder `plugins` of the last release archive
         #[arg(long, value_name = "FOLDER")]
         released: PathBuf,
+        /// The folder with the configurations that the server releases ship
+        #[arg(long, value_name = "FOLDER")]
+        bases: PathBuf,
     },
     /// Make a release from static binaries
     Release(release::Options),
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
             build_folder: Some(build_folder),
         } => plugins::build_to(&output, &build_folder),
         Task::Plugins { .. } => plugins::build_all().map(|_| ()),
-        Task::PluginsDiff { released } => plugins_diff::run(&released),
+        Task::PluginsDiff { released, bases } => plugins_diff::run(&released, &bases),
         Task::Release(options) => release::run(&options),
         Task::Deny => deny::run(),
         Task::Package { binary } => package::run(&binary),

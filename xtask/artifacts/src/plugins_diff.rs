@@ -1,13 +1,16 @@
 //! `cargo xtask plugins diff`: compares every plugin with the one of the last release.
 //!
-//! Each plugin answers its recorded requests, and the schema adapters generate every sample. A difference
-//! fails, unless `plugins/expected-differences.json` explains it.
+//! Each plugin answers its recorded requests, and generates every sample, and the first sample on every
+//! configuration that the server releases ship. A difference fails, unless
+//! `plugins/expected-differences.json` explains it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
 
 use xtask::shell;
 
@@ -19,41 +22,51 @@ type Explained = BTreeMap<String, BTreeMap<String, String>>;
 
 const EXPLAINED: &str = "plugins/expected-differences.json";
 
-/// Builds the plugins, and compares them with those in `released`.
-pub fn run(released: &Path) -> anyhow::Result<()> {
-    let built = plugins::build_all()?;
-    let text = std::fs::read_to_string(shell::root().join(EXPLAINED))
+/// Builds the plugins, and compares them with those in `released`. `bases` has a directory for each server
+/// release, with one for each distribution.
+pub fn run(released: &Path, bases: &Path) -> anyhow::Result<()> {
+    compare(released, &plugins::build_all()?, bases)
+}
+
+/// Compares the plugins in two directories.
+fn compare(released: &Path, built: &Path, bases: &Path) -> anyhow::Result<()> {
+    let text = fs::read_to_string(shell::root().join(EXPLAINED))
         .with_context(|| format!("failed to read {EXPLAINED}"))?;
     let explained = parse(&text)?;
+    let shipped = tempfile::tempdir()?;
+    write_shipped_cases(bases, shipped.path())?;
     let mut differing = Vec::new();
     let mut compared = 0;
     for plugins::Plugin { name, .. } in plugins::all()? {
-        let (old, new) = (
-            released.join(format!("{name}.wasm")),
-            built.join(format!("{name}.wasm")),
-        );
+        let file = format!("{name}.wasm");
+        let (old, new) = (released.join(&file), built.join(&file));
         if !old.is_file() {
             println!("{name}: not in the last release");
             continue;
         }
         compared += 1;
-        println!("{name}:");
-        let mut diff = Command::new(shell::target().join("debug/llsd"));
-        diff.args(["plugin", "diff"]).arg(old).arg(new);
-        diff.arg("--fixtures").arg(
-            shell::root()
-                .join("plugins")
-                .join(&name)
-                .join("tests/golden"),
-        );
-        diff.arg("--corpus").arg(shell::root().join("samples"));
-        for case in explained.get(&name).into_iter().flat_map(BTreeMap::keys) {
-            diff.args(["--expect", case]);
-        }
-        match diff.status().context("failed to start llsd")?.code() {
-            Some(0) => {}
-            Some(1) => differing.push(name),
-            _ => bail!("{name}: llsd plugin diff failed; see its messages above"),
+        let fixtures = shell::root()
+            .join("plugins")
+            .join(&name)
+            .join("tests/golden");
+        let samples = shell::root().join("samples");
+        for (option, folder) in [
+            ("--fixtures", fixtures.as_path()),
+            ("--corpus", &samples),
+            ("--corpus", shipped.path()),
+        ] {
+            println!("{name}: {}", folder.display());
+            let mut diff = Command::new(shell::target().join("debug/llsd"));
+            diff.args(["plugin", "diff"]).args([&old, &new]);
+            diff.arg(option).arg(folder);
+            for case in explained.get(&name).into_iter().flat_map(BTreeMap::keys) {
+                diff.args(["--expect", case]);
+            }
+            match diff.status().context("failed to start llsd")?.code() {
+                Some(0) => {}
+                Some(1) => differing.push(name.clone()),
+                _ => bail!("{name}: llsd plugin diff failed; see its messages above"),
+            }
         }
     }
     ensure!(
@@ -61,12 +74,66 @@ pub fn run(released: &Path) -> anyhow::Result<()> {
         "{} has none of the plugins; pass the folder `plugins` of a release archive",
         released.display()
     );
+    differing.dedup();
     ensure!(
         differing.is_empty(),
         "{} differ from the last release; if that is intended, explain each case in {EXPLAINED}",
         differing.join(", ")
     );
     Ok(())
+}
+
+/// Writes the first sample and every configuration in `bases` as cases of `llsd plugin diff`, such as
+/// `0.7.3-starter-config.yaml` and `0.7.3-starter-config.base.yaml`.
+fn write_shipped_cases(bases: &Path, folder: &Path) -> anyhow::Result<()> {
+    let sample = shell::root().join("samples/minimal.yaml");
+    let sample: Value = serde_saphyr::from_str(&fs::read_to_string(sample)?)?;
+    let mut cases = 0;
+    for release in entries(bases)? {
+        for distribution in entries(&release)? {
+            for file in entries(&distribution)? {
+                let names = [
+                    release.file_name(),
+                    distribution.file_name(),
+                    file.file_stem(),
+                ];
+                let names = names.map(|name| name.unwrap_or_default().to_string_lossy());
+                let case = names.join("-");
+                let base = fs::read_to_string(&file)?;
+                let mut resource = sample.clone();
+                // Without them the server would not start, and the resource is rejected.
+                let variables = needed_variables(&base)
+                    .into_iter()
+                    .map(|name| json!({ "name": name, "value": "set" }));
+                resource["spec"]["workload"]["overrides"]["env"] = variables.collect();
+                fs::write(folder.join(format!("{case}.yaml")), resource.to_string())?;
+                fs::write(folder.join(format!("{case}.base.yaml")), base)?;
+                cases += 1;
+            }
+        }
+    }
+    ensure!(cases > 0, "{} has no configurations", bases.display());
+    Ok(())
+}
+
+/// The files and directories of a directory.
+fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let read = || -> std::io::Result<Vec<_>> {
+        fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect()
+    };
+    read().with_context(|| format!("failed to read {}", folder.display()))
+}
+
+/// The variables that a configuration reads without a default: those in `${env.NAME}`.
+fn needed_variables(base: &str) -> BTreeSet<&str> {
+    base.split("${env.")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}'))
+        .map(|(name, _)| name)
+        .filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+        .collect()
 }
 
 /// Reads the explanations. Each must say something.
@@ -87,6 +154,26 @@ fn parse(text: &str) -> anyhow::Result<Explained> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_shipped_configuration_is_a_case_with_the_variables_that_it_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (bases, cases) = (folder.path().join("bases"), folder.path().join("cases"));
+        let starter = bases.join("0.7.3/starter");
+        for directory in [&starter, &cases] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let base = "a: ${env.TOKEN}\nb: ${env.HOST:=localhost}\n";
+        fs::write(starter.join("config.yaml"), base).unwrap();
+        write_shipped_cases(&bases, &cases).unwrap();
+        let resource = fs::read(cases.join("0.7.3-starter-config.yaml")).unwrap();
+        let resource: Value = serde_json::from_slice(&resource).unwrap();
+        let env = &resource["spec"]["workload"]["overrides"]["env"];
+        assert_eq!(*env, json!([{ "name": "TOKEN", "value": "set" }]));
+        let written = fs::read_to_string(cases.join("0.7.3-starter-config.base.yaml"));
+        assert_eq!(written.unwrap(), base);
+        assert!(write_shipped_cases(&cases.join("none"), &cases).is_err());
+    }
 
     #[test]
     fn every_explanation_has_a_reason() {
