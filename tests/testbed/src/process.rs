@@ -84,6 +84,8 @@ impl Daemon {
         let child = Command::new(program)
             .args(arguments)
             .current_dir(folder)
+            // An API server spends half of its time on garbage collection. This makes it rarer.
+            .env("GOGC", "400")
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
