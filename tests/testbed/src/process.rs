@@ -84,7 +84,7 @@ impl Daemon {
         let child = Command::new(program)
             .args(arguments)
             .current_dir(folder)
-            // An API server spends half of its time on garbage collection. This makes it rarer.
+            // Memory is not scarce, so garbage is collected less often.
             .env("GOGC", "400")
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
