@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
+use llsd_env_expressions::{Form, expressions};
 use serde_json::{Value, json};
 
 use xtask::shell;
@@ -25,11 +26,7 @@ const EXPLAINED: &str = "plugins/expected-differences.json";
 /// Builds the plugins, and compares them with those in `released`. `bases` has a directory for each server
 /// release, with one for each distribution.
 pub fn run(released: &Path, bases: &Path) -> anyhow::Result<()> {
-    compare(released, &plugins::build_all()?, bases)
-}
-
-/// Compares the plugins in two directories.
-fn compare(released: &Path, built: &Path, bases: &Path) -> anyhow::Result<()> {
+    let built = plugins::build_all()?;
     let text = fs::read_to_string(shell::root().join(EXPLAINED))
         .with_context(|| format!("failed to read {EXPLAINED}"))?;
     let explained = parse(&text)?;
@@ -88,52 +85,42 @@ fn compare(released: &Path, built: &Path, bases: &Path) -> anyhow::Result<()> {
 fn write_shipped_cases(bases: &Path, folder: &Path) -> anyhow::Result<()> {
     let sample = shell::root().join("samples/minimal.yaml");
     let sample: Value = serde_saphyr::from_str(&fs::read_to_string(sample)?)?;
-    let mut cases = 0;
-    for release in entries(bases)? {
-        for distribution in entries(&release)? {
-            for file in entries(&distribution)? {
-                let names = [
-                    release.file_name(),
-                    distribution.file_name(),
-                    file.file_stem(),
-                ];
-                let names = names.map(|name| name.unwrap_or_default().to_string_lossy());
-                let case = names.join("-");
-                let base = fs::read_to_string(&file)?;
-                let mut resource = sample.clone();
-                // Without them the server would not start, and the resource is rejected.
-                let variables = needed_variables(&base)
-                    .into_iter()
-                    .map(|name| json!({ "name": name, "value": "set" }));
-                resource["spec"]["workload"]["overrides"]["env"] = variables.collect();
-                fs::write(folder.join(format!("{case}.yaml")), resource.to_string())?;
-                fs::write(folder.join(format!("{case}.base.yaml")), base)?;
-                cases += 1;
-            }
-        }
+    let shipped = files(bases)?;
+    ensure!(!shipped.is_empty(), "{} has no files", bases.display());
+    for file in shipped {
+        let path = file.strip_prefix(bases)?.with_extension("");
+        let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
+        let case = names.join("-");
+        let base = fs::read_to_string(&file)?;
+        let needed: BTreeSet<&str> = expressions(&base)
+            .filter(|expression| expression.form == Form::Bare)
+            .map(|expression| expression.name)
+            .collect();
+        let mut resource = sample.clone();
+        // Without them the server would not start, and the resource is rejected.
+        resource["spec"]["workload"]["overrides"]["env"] = needed
+            .into_iter()
+            .map(|name| json!({ "name": name, "value": "set" }))
+            .collect();
+        fs::write(folder.join(format!("{case}.yaml")), resource.to_string())?;
+        fs::write(folder.join(format!("{case}.base.yaml")), base)?;
     }
-    ensure!(cases > 0, "{} has no configurations", bases.display());
     Ok(())
 }
 
-/// The files and directories of a directory.
-fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let read = || -> std::io::Result<Vec<_>> {
-        fs::read_dir(folder)?
-            .map(|entry| Ok(entry?.path()))
-            .collect()
-    };
-    read().with_context(|| format!("failed to read {}", folder.display()))
-}
-
-/// The variables that a configuration reads without a default: those in `${env.NAME}`.
-fn needed_variables(base: &str) -> BTreeSet<&str> {
-    base.split("${env.")
-        .skip(1)
-        .filter_map(|rest| rest.split_once('}'))
-        .map(|(name, _)| name)
-        .filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
-        .collect()
+/// The files below a directory.
+fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))?
+    {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => found.extend(files(&path)?),
+            false => found.push(path),
+        }
+    }
+    Ok(found)
 }
 
 /// Reads the explanations. Each must say something.

@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_end_is_killed_and_its_output_is_kept() {
-        let shell = |script: &str| {
+        let shell = |script: &str, limit: Duration| {
             let mut stdout = tempfile::tempfile().unwrap();
             let mut child = Command::new("sh")
                 .args(["-c", script])
@@ -363,7 +363,7 @@ mod tests {
                 .spawn()
                 .unwrap();
             let reports = RefCell::new(Vec::new());
-            let status = wait(&mut child, Duration::from_millis(500), |state, _| {
+            let status = wait(&mut child, limit, |state, _| {
                 reports.borrow_mut().push(state.to_owned());
             });
             let stdout = String::from_utf8(read_all(&mut stdout).unwrap()).unwrap();
@@ -371,11 +371,11 @@ mod tests {
         };
         let killed = vec!["killed because it did not end".to_owned()];
         assert_eq!(
-            shell("echo before; exec sleep 60"),
+            shell("echo before; exec sleep 600", Duration::from_secs(5)),
             (None, "before\n".to_owned(), killed)
         );
         // A process that it started does not keep it from ending.
-        let (code, stdout, reports) = shell("sleep 5 & echo after; exit 3");
+        let (code, stdout, reports) = shell("sleep 600 & echo after; exit 3", TIME_LIMIT);
         assert_eq!((code, stdout.as_str()), (Some(3), "after\n"));
         assert_eq!(reports, Vec::<String>::new());
     }
