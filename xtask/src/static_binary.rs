@@ -48,7 +48,11 @@ pub fn build(target: &str) -> anyhow::Result<PathBuf> {
     }
     let title = format!("build llsd for {target} (15 minutes the first time, on two cores)");
     shell::step(&title, &mut build)?;
-    Ok(shell::target().join(target).join("release/llsd"))
+    let binary = shell::target().join(target).join("release/llsd");
+    let content =
+        std::fs::read(&binary).with_context(|| format!("failed to read {}", binary.display()))?;
+    paths.check(&content)?;
+    Ok(binary)
 }
 
 /// Makes `command` compile adapters as they are compiled for a static binary.
@@ -90,6 +94,23 @@ impl Paths {
         })
     }
 
+    /// Checks that a binary contains none of them, because a build elsewhere would differ.
+    fn check(&self, binary: &[u8]) -> anyhow::Result<()> {
+        let text = String::from_utf8_lossy(binary);
+        // A short path such as /src is part of other paths.
+        let is_long = |path: &&PathBuf| path.components().count() > 2;
+        let all = [&self.checkout, &self.cargo_home, &self.target];
+        for path in all.into_iter().filter(is_long) {
+            let path = path.display().to_string();
+            ensure!(
+                !text.contains(&path),
+                "the binary contains the path \"{path}\" of this machine, so that a build elsewhere would differ; \
+                 find out which crate it is from, and replace it"
+            );
+        }
+        Ok(())
+    }
+
     /// The option of a compiler for each directory, with what replaces it. The compiler uses the last one
     /// that matches, and the target directory can be in the checkout.
     fn flags(&self, option: &str) -> anyhow::Result<String> {
@@ -123,6 +144,8 @@ fn cargo_home() -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Component;
+
     use super::*;
 
     fn paths(checkout: &str) -> Paths {
@@ -147,6 +170,27 @@ mod tests {
                  --remap-path-prefix=/src/target=target"
             )
         );
+    }
+
+    #[test]
+    fn the_compiler_gets_the_paths_that_it_sees() {
+        let Paths {
+            checkout,
+            cargo_home,
+            target,
+        } = Paths::of_this_machine().unwrap();
+        for path in [checkout, cargo_home, target] {
+            let mut parts = path.components();
+            assert!(!parts.any(|part| part == Component::ParentDir), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_binary_with_a_path_of_this_machine_is_rejected() {
+        let paths = paths("/work/llsd");
+        paths.check(b"\xff./host/cli/src/main.rs\0").unwrap();
+        let error = paths.check(b"\xff/work/llsd/target/out.rs\0").unwrap_err();
+        assert!(error.to_string().contains("\"/work/llsd\""), "{error}");
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Release<'_> {
         let image = self.write_image(&mut layout)?;
         dist.add_artifact(&self.name(IMAGE), &image)?;
         progress("chart");
-        let chart = chart::archive(&format!("{}/{IMAGE}", self.registry))?;
+        let chart = chart::archive(&format!("{}/{IMAGE}", self.registry), &image.digest)?;
         let written = chart::write(&mut layout, &self.name(CHART), &chart, &self.source)?;
         self.add_provenance(&mut layout, CHART, &written)?;
         dist.add_artifact(&self.name(CHART), &written)?;

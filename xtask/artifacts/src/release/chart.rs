@@ -20,15 +20,15 @@ const FOLDER: &str = "deploy/helm/llsd";
 const CONFIG_TYPE: &str = "application/vnd.cncf.helm.config.v1+json";
 const CONTENT_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
-/// The archive of the chart, whose image is in `repository`.
-pub fn archive(repository: &str) -> anyhow::Result<Vec<u8>> {
+/// The archive of the chart, whose image is `repository`@`digest`.
+pub fn archive(repository: &str, digest: &str) -> anyhow::Result<Vec<u8>> {
     let mut entries = BTreeMap::new();
     add_folder(&mut entries, &shell::root().join(FOLDER), "llsd")?;
     entries.insert(
         "llsd/LICENSE".to_owned(),
         Entry::file(read("LICENSE")?.as_bytes()),
     );
-    let values = with_repository(&read(format!("{FOLDER}/values.yaml"))?, repository)?;
+    let values = with_image(&read(format!("{FOLDER}/values.yaml"))?, repository, digest)?;
     entries.insert(
         "llsd/values.yaml".to_owned(),
         Entry::file(values.as_bytes()),
@@ -36,15 +36,26 @@ pub fn archive(repository: &str) -> anyhow::Result<Vec<u8>> {
     archive::write(&entries)
 }
 
-/// The default values with the image in another repository.
-fn with_repository(values: &str, repository: &str) -> anyhow::Result<String> {
-    let line = |repository: &str| format!("  repository: {repository}\n");
-    let present = line(REPOSITORY);
-    ensure!(
-        values.matches(&present).count() == 1,
-        "{FOLDER}/values.yaml must contain the line {present:?} once"
-    );
-    Ok(values.replace(&present, &line(repository)))
+/// The default values with the image in another repository, pinned by its digest.
+fn with_image(values: &str, repository: &str, digest: &str) -> anyhow::Result<String> {
+    let mut changed = values.to_owned();
+    for (present, wanted) in [
+        (
+            format!("  repository: {REPOSITORY}\n"),
+            format!("  repository: {repository}\n"),
+        ),
+        (
+            "  digest: \"\"\n".to_owned(),
+            format!("  digest: {digest}\n"),
+        ),
+    ] {
+        ensure!(
+            values.matches(&present).count() == 1,
+            "{FOLDER}/values.yaml must contain the line {present:?} once"
+        );
+        changed = changed.replace(&present, &wanted);
+    }
+    Ok(changed)
 }
 
 /// Writes the artifact of the chart.
@@ -81,12 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chart_refers_to_the_repository_of_the_release() {
+    fn the_chart_refers_to_the_image_of_the_release_by_digest() {
         let values = read(format!("{FOLDER}/values.yaml")).unwrap();
-        let changed = with_repository(&values, "registry.test/a/llsd").unwrap();
-        assert!(changed.contains("\n  repository: registry.test/a/llsd\n"));
-        assert!(!changed.contains("ghcr.io"));
-        assert!(with_repository("image: {}\n", "registry.test/a").is_err());
+        let changed = with_image(&values, "registry.test/a/llsd", "sha256:12").unwrap();
+        let changed: Value = serde_saphyr::from_str(&changed).unwrap();
+        assert_eq!(changed["image"]["repository"], "registry.test/a/llsd");
+        assert_eq!(changed["image"]["digest"], "sha256:12");
+        assert!(with_image("image: {}\n", "registry.test/a", "sha256:12").is_err());
     }
 
     #[test]
