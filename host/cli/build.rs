@@ -7,8 +7,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // The folders of this run, not of the build: a checkout can be moved.
+    let folder = |name: &str| PathBuf::from(std::env::var_os(name).expect("cargo sets it"));
+    let root = folder("CARGO_MANIFEST_DIR").join("../..");
+    let out = folder("OUT_DIR");
     println!("cargo::rerun-if-changed=build.rs");
 
     let manifest = out.join("sdk-Cargo.toml");
