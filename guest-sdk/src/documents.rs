@@ -5,12 +5,16 @@
 //! Schemas, the guest's arguments and the host's readings. Unknown keys are ignored: a document
 //! grows by optional keys within its version.
 
-mod flat;
+mod resources;
+mod storage;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use resources::{Defaults, Model, Registration, Resources, Shield, Tool};
+pub use storage::{KvStorage, MongoDb, SqlStorage, Storage, StorageOptions, TextOrReference};
 
 /// Optional parts of a request that a plugin names in [`Description::capabilities`] if it understands them.
 ///
@@ -19,8 +23,15 @@ use serde_json::{Map, Value};
 pub mod capability {
     /// [`super::AssemblyRequest::access`]: authentication and authorisation.
     pub const ACCESS: &str = "access";
+    /// [`super::Resources::registrations`] and [`super::Resources::defaults`]: vector stores, datasets, scoring
+    /// functions and benchmarks, and defaults that name resources.
+    pub const REGISTRATIONS: &str = "registrations";
+    /// [`super::AssemblyRequest::telemetry`]: traces and metrics.
+    pub const TELEMETRY: &str = "telemetry";
     /// [`super::Tool::endpoint`]: the address of an MCP server.
     pub const TOOL_ENDPOINTS: &str = "tool-endpoints";
+    /// [`super::Storage::kv_mongodb`]: key-value storage in MongoDB.
+    pub const KV_MONGODB: &str = "kv-mongodb";
     /// [`super::Storage::kv_postgres`]: key-value storage in PostgreSQL.
     pub const KV_POSTGRES: &str = "kv-postgres";
     /// [`super::Storage::kv_options`] and [`super::Storage::sql_options`].
@@ -326,6 +337,10 @@ pub struct AssemblyRequest {
     #[serde(default, skip_serializing_if = "Object::is_empty")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<Access>"))]
     pub access: Object,
+    /// Traces and metrics, at `spec.telemetry`: a [`Telemetry`], or empty. Capability `telemetry`.
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Telemetry>"))]
+    pub telemetry: Object,
     /// What the host merges over the configuration afterwards, at `spec.configPatch`. A plugin may warn
     /// about keys that the release does not read; it must not merge it.
     #[serde(default, skip_serializing_if = "Object::is_empty")]
@@ -344,181 +359,6 @@ pub struct PlacedProvider {
     pub path: String,
     /// The result of `expand`, which another plugin may have returned.
     pub expansion: Expansion,
-}
-
-/// Models, tools and shields, in the user's order.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Resources {
-    /// Models to register.
-    #[serde(default)]
-    pub models: Vec<Model>,
-    /// Tool groups to register.
-    #[serde(default)]
-    pub tools: Vec<Tool>,
-    /// Shields to register.
-    #[serde(default)]
-    pub shields: Vec<Shield>,
-}
-
-/// A model to register.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Model {
-    /// `spec.resources.models[0]`.
-    pub path: String,
-    /// The name at the provider.
-    pub name: String,
-    /// Provider id; absent: the first inference provider.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// `llm` or `embedding`; absent: `llm`, or `embedding` when a dimension is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model_type: Option<String>,
-    /// Tokens of context.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context_length: Option<u64>,
-    /// Free text such as `fp8`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quantization: Option<String>,
-    /// Size of an embedding vector.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub embedding_dimension: Option<u64>,
-    /// Free metadata, exactly as written.
-    #[serde(default)]
-    pub metadata: Object,
-}
-
-/// A tool group to register.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Tool {
-    /// `spec.resources.tools[0]`.
-    pub path: String,
-    /// `websearch`, `rag`, or a full id such as `mcp::files`.
-    pub name: String,
-    /// Provider id; absent: the plugin chooses, or brings one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// URL of the MCP server that has the tools. Capability `tool-endpoints`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<String>,
-}
-
-/// A shield to register.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Shield {
-    /// `spec.resources.shields[0]`.
-    pub path: String,
-    /// The shield's id.
-    pub name: String,
-    /// Provider id; absent: the first safety provider.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// The model that classifies content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-}
-
-/// State storage.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Storage {
-    /// Key-value storage, at `spec.storage.kv`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv: Option<KvStorage>,
-    /// Relational storage, at `spec.storage.sql`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sql: Option<SqlStorage>,
-    /// Key-value storage in PostgreSQL, at `spec.storage.kv`; `kv` is absent then. Capability
-    /// `kv-postgres`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_postgres: Option<SqlStorage>,
-    /// Options of the key-value storage. Capability `storage-options`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_options: Option<StorageOptions>,
-    /// Options of the relational storage. Capability `storage-options`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sql_options: Option<StorageOptions>,
-}
-
-/// Options of a connection to PostgreSQL.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct StorageOptions {
-    /// `disable`, `require`, `verify-ca` or `verify-full`, at `tlsMode`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls_mode: Option<String>,
-    /// Connections that each process keeps open, at `poolSize`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool_size: Option<u16>,
-}
-
-/// Key-value storage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase", tag = "type")]
-pub enum KvStorage {
-    /// A file in the data folder.
-    Sqlite,
-    /// A Redis server.
-    Redis {
-        /// `redis://host:port` or `host:port`.
-        endpoint: String,
-        /// Variable that will hold the password.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        password: Option<String>,
-    },
-}
-
-/// Relational storage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase", tag = "type")]
-pub enum SqlStorage {
-    /// A file in the data folder.
-    Sqlite,
-    /// A PostgreSQL server, by connection string.
-    #[serde(rename = "postgres-connection-string")]
-    PostgresConnectionString {
-        /// Variable that will hold the connection string.
-        #[serde(rename = "connectionString")]
-        connection_string: String,
-    },
-    /// A PostgreSQL server, by its parts.
-    Postgres {
-        /// Host name.
-        host: TextOrReference,
-        /// Port; absent: 5432.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        port: Option<TextOrReference>,
-        /// Database name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        database: Option<TextOrReference>,
-        /// User name.
-        user: TextOrReference,
-        /// Password.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        password: Option<TextOrReference>,
-    },
-}
-
-/// A string, or the environment variable that will contain it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum TextOrReference {
-    /// The string.
-    Text(String),
-    /// Name of a variable.
-    Reference(String),
 }
 
 /// Something to leave out.
@@ -585,6 +425,27 @@ pub struct Access {
     /// Rules about paths, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub route_policy: Vec<Value>,
+}
+
+/// Where traces and metrics go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Telemetry {
+    /// The name under which the server reports.
+    pub service_name: String,
+    /// URL of an OpenTelemetry collector, without a slash at the end, at `otlp.endpoint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otlp_endpoint: Option<String>,
+    /// Its protocol, `http/protobuf` or `grpc`, at `otlp.protocol`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otlp_protocol: Option<String>,
+    /// Variable that will hold the headers of its requests, at `otlp.headers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otlp_headers: Option<String>,
+    /// Port on which metrics are served for Prometheus, at `metrics.port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_port: Option<u16>,
 }
 
 /// A provider that arrives in its own image.

@@ -8,10 +8,12 @@ Listens on 127.0.0.1, or on FAKE_VLLM_ADDRESS; PORT 0 selects a free port. The f
 
 Serves GET /health, GET /v1/models and POST /v1/chat/completions with a fixed reply. Every other path
 returns 404, among them /models, which shows that a base URL lacks /v1.
-If FAKE_VLLM_TOKEN is set, /v1 requests need that bearer token.
+If FAKE_VLLM_TOKEN is set, /v1 requests need that bearer token. With FAKE_VLLM_TLS, a file with a certificate
+and its key, it serves HTTPS.
 """
 import json
 import os
+import ssl
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +22,7 @@ PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 18000
 MODELS = sys.argv[2:] or ["llama3.2-8b"]
 TOKEN = os.environ.get("FAKE_VLLM_TOKEN")
 ADDRESS = os.environ.get("FAKE_VLLM_ADDRESS", "127.0.0.1")
+TLS = os.environ.get("FAKE_VLLM_TLS")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -65,5 +68,9 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     server = ThreadingHTTPServer((ADDRESS, PORT), Handler)
+    if TLS:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     print(f"listening on {ADDRESS}:{server.server_port}", flush=True)
     server.serve_forever()

@@ -166,6 +166,7 @@ fn variable(tool: Tool) -> Option<&'static str> {
         Tool::Crane => Some("LLSD_CRANE_BIN"),
         Tool::Kubectl => Some("LLSD_KUBECTL_BIN"),
         Tool::Cosign => Some("LLSD_COSIGN_BIN"),
+        Tool::Mongodb => Some("LLSD_MONGODB_BIN"),
         _ => None,
     }
 }

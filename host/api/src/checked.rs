@@ -11,10 +11,12 @@ mod disabled;
 mod external;
 mod networking;
 mod providers;
+mod registrations;
 mod resources;
 mod secrets;
 mod source;
 mod storage;
+mod telemetry;
 mod untyped;
 mod workload;
 
@@ -26,10 +28,12 @@ pub use disabled::CheckedDisabled;
 pub use external::CheckedExternal;
 pub use networking::{BackendTls, CheckedNetworking, DEFAULT_PORT, Expose, Gateway, GatewayParent};
 pub use providers::{CheckedProvider, ProviderId, SECRET_FILES_FOLDER, SecretFile};
+pub use registrations::CheckedRegistration;
 pub use resources::{CheckedModel, CheckedShield, CheckedTool};
 pub use secrets::{Reference, StringOrReference, variable};
 pub use source::{BaseConfigMap, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
-pub use storage::{CheckedKv, CheckedOptions, CheckedSql, CheckedStorage};
+pub use storage::{CheckedKv, CheckedMongoDb, CheckedOptions, CheckedSql, CheckedStorage};
+pub use telemetry::{CheckedOtlp, CheckedTelemetry};
 pub use workload::{
     CheckedAutoscaling, CheckedBudget, CheckedPodTemplate, CheckedVolume, CheckedWorkload,
     DEFAULT_MOUNT_PATH,
@@ -71,6 +75,10 @@ pub struct Checked {
     pub tools: Vec<CheckedTool>,
     /// Shields to register.
     pub shields: Vec<CheckedShield>,
+    /// Vector stores, datasets, scoring functions and benchmarks to register.
+    pub registrations: Vec<CheckedRegistration>,
+    /// Defaults of the server, as written.
+    pub defaults: Map<String, Value>,
     /// State storage.
     pub storage: CheckedStorage,
     /// APIs and providers to disable.
@@ -79,6 +87,8 @@ pub struct Checked {
     pub networking: CheckedNetworking,
     /// Authentication and authorisation.
     pub access: Option<CheckedAccess>,
+    /// Traces and metrics.
+    pub telemetry: CheckedTelemetry,
     /// The pods of the server.
     pub workload: CheckedWorkload,
     /// Providers that are installed from container images.
@@ -100,6 +110,7 @@ impl Checked {
         let mut references: Vec<_> = providers
             .chain(self.storage.references())
             .chain(access)
+            .chain(self.telemetry.references())
             .collect();
         references.sort();
         references
@@ -264,6 +275,17 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         .as_ref()
         .map(|all| resources::check(all, diagnostics))
         .unwrap_or_default();
+    let registrations = spec
+        .resources
+        .as_ref()
+        .map(|all| registrations::check(all, diagnostics))
+        .unwrap_or_default();
+    let defaults = spec
+        .resources
+        .as_ref()
+        .and_then(|all| all.defaults.as_ref())
+        .map(untyped::fields)
+        .unwrap_or_default();
     let storage = spec
         .storage
         .as_ref()
@@ -279,6 +301,11 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         .access
         .as_ref()
         .and_then(|access| access::check(access, diagnostics));
+    let telemetry = spec
+        .telemetry
+        .as_ref()
+        .map(|telemetry| telemetry::check(telemetry, networking.port(), diagnostics))
+        .unwrap_or_default();
     let workload = spec
         .workload
         .as_ref()
@@ -297,17 +324,21 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         .iter()
         .flat_map(|provider| provider.references.values())
         .chain(storage.references())
-        .chain(access.iter().flat_map(|one| one.references.values()));
+        .chain(access.iter().flat_map(|one| one.references.values()))
+        .chain(telemetry.references());
     secrets::check_collisions(references, &storage.derived_variables(), diagnostics);
     let has_settings = !(providers.is_empty()
         && models.is_empty()
         && tools.is_empty()
         && shields.is_empty()
+        && registrations.is_empty()
+        && defaults.is_empty()
         && storage == CheckedStorage::default()
         && disabled.is_empty()
         && external.is_empty()
         && config_patch.is_empty()
         && access.is_none()
+        && telemetry == CheckedTelemetry::default()
         && networking.tls_secret.is_none());
     disabled::remove_disabled(&mut providers, &disabled, diagnostics);
 
@@ -323,10 +354,13 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         models,
         tools,
         shields,
+        registrations,
+        defaults,
         storage,
         disabled,
         networking,
         access,
+        telemetry,
         workload,
         external,
         config_patch,

@@ -13,8 +13,10 @@ mod access;
 mod external;
 mod networking;
 mod providers;
+mod registrations;
 mod status;
 mod storage;
+mod telemetry;
 mod workload;
 
 use kube::CustomResource;
@@ -31,6 +33,9 @@ pub use access::{
 pub use external::{ExternalProvider, ExternalProviders, PullPolicy};
 pub use networking::{AllowedFrom, CaBundle, Networking, Tls};
 pub use providers::{PROVIDER_APIS, ProviderApi, Providers, Resources};
+pub use registrations::{
+    Benchmark, Dataset, DatasetPurpose, Defaults, ScoreType, ScoringFn, VectorStore,
+};
 pub use status::{
     ConfigGeneration, ConfigSourceKind, DistributionConfig, DistributionStatus,
     ExternalProviderPhase, ExternalProviderStatus, Phase, PluginIdentity, ProviderHealth,
@@ -39,6 +44,7 @@ pub use status::{
 pub use storage::{
     KvKind, KvStorage, SecretKey, SecretReference, SqlKind, SqlStorage, StateStorage, TlsMode,
 };
+pub use telemetry::{Metrics, Otlp, OtlpProtocol, Telemetry};
 pub use workload::{
     AccessMode, Autoscaling, DisruptionBudget, LivenessProbe, Overrides, RetainPolicy, Volume,
     Workload,
@@ -130,7 +136,7 @@ pub struct DistributionSpec {
     /// gets its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub providers: Option<Providers>,
-    /// Models, tools and shields to register when the server starts.
+    /// Models, tools, shields and other resources to register when the server starts, and defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Storage of the server's state. Defaults to the storage of the distribution.
@@ -146,6 +152,9 @@ pub struct DistributionSpec {
     /// Who may use the server. By default everyone who can connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
+    /// Where the server sends traces and metrics, and whether its metrics can be scraped. By default neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Telemetry>,
     /// Replicas, resources, volumes, and overrides of the pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
@@ -163,7 +172,7 @@ pub struct DistributionSpec {
     #[schemars(schema_with = "schema::free_object")]
     pub config_patch: Option<Map<String, Value>>,
     /// A complete server configuration of your own. Cannot be combined with providers, resources,
-    /// storage, disabled, access, configPatch or distribution.baseConfig.
+    /// storage, disabled, access, telemetry, configPatch or distribution.baseConfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub override_config: Option<OverrideConfig>,
 }

@@ -70,6 +70,7 @@ pub(crate) fn list(
     // Offline, the cluster is assumed to have what the resource uses.
     let cluster = Cluster {
         gateway_api: GatewayApi::COMPLETE,
+        has_pod_monitors: true,
         ..Cluster::default()
     };
     let desired = build_objects(&ObjectInputs {

@@ -22,6 +22,7 @@ mod merge;
 mod metadata;
 mod network_policy;
 mod pod;
+mod pod_monitor;
 mod pod_template;
 mod privileges;
 mod quantity;
@@ -106,6 +107,8 @@ pub enum ConfigPlan {
 pub struct Cluster {
     /// Whether it serves the Route API.
     pub has_routes: bool,
+    /// Whether it serves PodMonitors, the API of the Prometheus operator.
+    pub has_pod_monitors: bool,
     /// What it serves of the Gateway API.
     pub gateway_api: GatewayApi,
     /// Whether it has the ClusterRole [`ANY_UID`].
@@ -257,6 +260,7 @@ fn after_pods(inputs: &ObjectInputs<'_>) -> Vec<Child> {
             .map(|one| Child::new(Kind::HorizontalPodAutoscaler, converge, optional, &one)),
         disruption_budget::disruption_budget(checked, owner)
             .map(|one| Child::new(Kind::PodDisruptionBudget, converge, optional, &one)),
+        pod_monitor::pod_monitor(inputs),
     ];
     let children = children.into_iter().flatten();
     children.chain(exposure::exposure(inputs)).collect()
@@ -278,6 +282,7 @@ fn retired(desired: &Desired, inputs: &ObjectInputs<'_>) -> Vec<Retired> {
         (Kind::TLSRoute, gateway::ROUTE_SUFFIX),
         (Kind::BackendTLSPolicy, gateway::POLICY_SUFFIX),
         (Kind::RoleBinding, role_binding::SUFFIX),
+        (Kind::PodMonitor, pod_monitor::SUFFIX),
     ];
     candidates
         .into_iter()

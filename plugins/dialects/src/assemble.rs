@@ -16,14 +16,17 @@ mod models;
 mod needs;
 mod provider_list;
 mod providers;
+mod registrations;
 mod server;
 mod shields;
 mod state;
 mod storage;
+mod telemetry;
 mod tools;
 
 use llsd_adapter_sdk::Answer;
-use llsd_adapter_sdk::documents::{Assembly, AssemblyRequest, Resources};
+use llsd_adapter_sdk::documents::{Assembly, AssemblyRequest, Object, Resources};
+use llsd_adapter_sdk::serde_json::Value;
 
 use crate::layout::Dialect;
 use llsd_adapter_sdk::Release;
@@ -34,16 +37,20 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
         server_version,
         base,
         providers,
-        resources: Resources {
-            models,
-            tools,
-            shields,
-        },
+        resources:
+            Resources {
+                models,
+                tools,
+                shields,
+                registrations,
+                defaults,
+            },
         storage,
         disabled,
         server,
         external,
         access,
+        telemetry,
         config_patch,
         capabilities: _,
     } = request;
@@ -62,6 +69,9 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
     let model_ids = models::register(&mut stack, models);
     shields::register(&mut stack, shields, &model_ids);
     tools::register(&mut stack, tools);
+    registrations::register(&mut stack, registrations, &model_ids);
+    registrations::set_defaults(&mut stack, defaults, &model_ids);
+    telemetry::apply(&mut stack, telemetry, server.workers);
 
     storage::apply(&mut stack, storage, &data_dir);
     providers::complete(&mut stack, &data_dir);
@@ -72,4 +82,12 @@ pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> A
     needs::check(&mut stack);
     config_patch::check(&mut stack, &config_patch);
     stack.finish(startup, model_ids)
+}
+
+/// Removes a string from an object.
+fn take_text(object: &mut Object, key: &str) -> Option<String> {
+    match object.remove(key) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
 }

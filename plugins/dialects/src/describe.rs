@@ -12,10 +12,13 @@ use crate::catalog::{Catalog, Provider};
 
 /// The optional parts of requests that all dialects understand. What a release cannot do is refused by
 /// `assemble`, with the field.
-const CAPABILITIES: [&str; 4] = [
+const CAPABILITIES: [&str; 7] = [
     capability::ACCESS,
+    capability::KV_MONGODB,
     capability::KV_POSTGRES,
+    capability::REGISTRATIONS,
     capability::STORAGE_OPTIONS,
+    capability::TELEMETRY,
     capability::TOOL_ENDPOINTS,
 ];
 

@@ -100,8 +100,11 @@ fn without_api(
                 diagnostics.warning(
                     "unknown-setting",
                     format!("{path}.settings"),
-                    format!("{} can only switch telemetry on and off; its settings are ignored", dialect.id),
-                    "set the OTEL_* variables under spec.workload.overrides.env instead",
+                    format!(
+                        "{} can only switch telemetry on and off; its settings are ignored",
+                        dialect.id
+                    ),
+                    "use spec.telemetry instead",
                 );
             }
             if let Some(endpoint) = entry.endpoint {
@@ -119,7 +122,7 @@ fn without_api(
             "no-such-api",
             path,
             format!("{} has no telemetry provider", dialect.id),
-            "remove it, and set OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_* variables under spec.workload.overrides.env",
+            "remove it, and use spec.telemetry instead",
         ),
         _ => diagnostics.error(
             "no-such-api",

@@ -44,6 +44,8 @@ pub struct Dialect {
     pub(crate) workers_from: Option<Release>,
     /// First release that requires TLS unless `server.insecure` is set.
     pub(crate) insecure_from: Option<Release>,
+    /// First release that serves metrics for Prometheus.
+    pub(crate) metrics_from: Option<Release>,
     /// First release whose SQL store accepts a connection string.
     pub(crate) connection_string_from: Option<Release>,
     /// Whether the server inserts the SQL password into a URL unencoded, so that it must be encoded.
@@ -66,6 +68,31 @@ impl Dialect {
     pub(crate) fn before(&self) -> Option<Release> {
         let place = DIALECTS.iter().position(|entry| entry.id == self.id)?;
         DIALECTS.get(place + 1).map(|next| next.first)
+    }
+
+    /// The keys that its releases read in a section; empty if it has no such section.
+    pub(crate) fn keys(&self, section: &str) -> Vec<&'static str> {
+        let mut known = Vec::new();
+        for line in self.layout.lines() {
+            let mut words = line.split(' ').skip(1);
+            if words.next() != Some(section) {
+                continue;
+            }
+            for key in words.next().unwrap_or_default().split(',') {
+                // Some releases accept these in the file, and ignore them.
+                let is_read = match key {
+                    "tool_groups" => self.tool_groups,
+                    "vector_stores" => {
+                        self.resources != Some(section) || self.from >= Release::first(0, 4, 0)
+                    }
+                    _ => true,
+                };
+                if is_read && !known.contains(&key) {
+                    known.push(key);
+                }
+            }
+        }
+        known
     }
 
     /// The server's own default folder.

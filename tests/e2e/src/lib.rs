@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 mod fleet;
-mod gateway_api;
 mod health;
 mod objects;
 mod operator;
 mod operator_process;
+mod optional_apis;
 mod permissions;
 mod recorded;
 mod resource;
@@ -18,10 +18,10 @@ mod test_registry;
 mod webhooks;
 
 pub use fleet::Fleet;
-pub use gateway_api::{gateway_objects, install_gateway_api, wait_for_gateway_object};
 pub use health::{argocd_health, kstatus};
 pub use operator::{Operator, host, plugins, registries};
 pub use operator_process::OperatorProcess;
+pub use optional_apis::{install_gateway_api, install_pod_monitors, objects_of, wait_for_object};
 pub use permissions::{Permission, granted};
 pub use recorded::{gunzip, gzip};
 pub use resource::{

@@ -3,6 +3,8 @@
 //! `cargo xtask test` installs the packages and sets `LLSD_ORACLE` (the cache folder with `venvs` and
 //! `bases`), `LLSD_PYTHON`, `LLSD_BIN` and `LLSD_PLUGINS`.
 
+mod collector;
+mod mongodb;
 pub mod postgres;
 mod server;
 mod validation;
@@ -16,8 +18,10 @@ use llsd_api::server_variables::{Form, readings};
 use llsd_render::yaml;
 use serde_json::{Value, json};
 
+pub use collector::Collector;
+pub use mongodb::MongoDb;
 pub use postgres::Postgres;
-pub use server::{FakeIdentity, FakeMcp, FakeVllm, RunningServer, probe};
+pub use server::{FakeIdentity, FakeMcp, FakeVllm, RunningServer, free_port, get, probe};
 pub use validation::{Finding, ValidationReport, validate};
 
 /// A release of the server and its dialect.
@@ -162,6 +166,24 @@ pub fn with_needed_variables(resource: &Path, base: &Path) -> anyhow::Result<Str
         resource["spec"]["workload"]["overrides"]["env"] = env.collect();
     }
     Ok(yaml::write(&resource))
+}
+
+/// Whether a file of a folder contains a text.
+pub fn stores(folder: &Path, text: &str) -> bool {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut contents = files.filter_map(|file| std::fs::read(file.path()).ok());
+    contents.any(|content| {
+        content
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    })
+}
+
+/// The variable that lets a server find packages that images have and its release does not declare.
+pub fn image_packages() -> anyhow::Result<(String, String)> {
+    let folder = oracle()?.join("venvs/image-extras");
+    let folder = folder.to_str().context("the path is not UTF-8")?;
+    Ok(("PYTHONPATH".to_owned(), folder.to_owned()))
 }
 
 /// The root folder of the checkout.

@@ -14,25 +14,42 @@ use crate::{Release, oracle, root, variable};
 /// A fake vLLM on 127.0.0.1, stopped when dropped.
 pub struct FakeVllm {
     child: Child,
+    scheme: &'static str,
     port: u16,
 }
 
 impl FakeVllm {
     /// Starts a fake vLLM that serves one model.
     pub fn start(model: &str) -> anyhow::Result<Self> {
+        Self::start_with(&[model], None)
+    }
+
+    /// Starts a fake vLLM that serves models over HTTPS, with this file of a certificate and its key.
+    pub fn start_with_tls(models: &[&str], certificate: &Path) -> anyhow::Result<Self> {
+        Self::start_with(models, Some(certificate))
+    }
+
+    fn start_with(models: &[&str], certificate: Option<&Path>) -> anyhow::Result<Self> {
         let port = free_port()?;
         let child = Command::new(variable("LLSD_PYTHON")?)
             .arg(root().join("tests/oracle/fake_vllm.py"))
-            .args([&port.to_string(), model])
+            .arg(port.to_string())
+            .args(models)
+            .envs(certificate.map(|file| ("FAKE_VLLM_TLS", file)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Self { child, port })
+        let scheme = certificate.map_or("http", |_| "https");
+        Ok(Self {
+            child,
+            scheme,
+            port,
+        })
     }
 
     /// Its URL.
     pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 }
 
@@ -165,21 +182,7 @@ impl RunningServer {
 
     /// The status and body of a GET request, with a token or without.
     pub fn get(&self, path: &str, token: Option<&str>) -> anyhow::Result<(u16, String)> {
-        let mut connection = TcpStream::connect(("127.0.0.1", self.port))?;
-        let credential = token.map_or(String::new(), |token| {
-            format!("Authorization: Bearer {token}\r\n")
-        });
-        write!(
-            connection,
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{credential}\r\n"
-        )?;
-        let mut response = String::new();
-        connection.read_to_string(&mut response)?;
-        let (head, body) = response
-            .split_once("\r\n\r\n")
-            .context("the response has no body")?;
-        let status = head.split(' ').nth(1).context("no status")?.parse()?;
-        Ok((status, body.to_owned()))
+        get(self.port, path, token)
     }
 }
 
@@ -189,6 +192,25 @@ impl Drop for RunningServer {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
+}
+
+/// The status and body of a GET request to a port of 127.0.0.1, with a token or without.
+pub fn get(port: u16, path: &str, token: Option<&str>) -> anyhow::Result<(u16, String)> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+    let credential = token.map_or(String::new(), |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    write!(
+        connection,
+        "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{credential}\r\n"
+    )?;
+    let mut response = String::new();
+    connection.read_to_string(&mut response)?;
+    let (head, body) = response
+        .split_once("\r\n\r\n")
+        .context("the response has no body")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, body.to_owned()))
 }
 
 /// Starts the server of a release, gets some paths from it, and stops it.
@@ -229,7 +251,7 @@ pub fn probe(
         .collect()
 }
 
-fn wait_until_listening(port: u16) -> anyhow::Result<()> {
+pub(crate) fn wait_until_listening(port: u16) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(120);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         ensure!(Instant::now() < deadline, "nothing listens on port {port}");
@@ -238,6 +260,7 @@ fn wait_until_listening(port: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn free_port() -> anyhow::Result<u16> {
+/// A port of 127.0.0.1 that nobody listens on.
+pub fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

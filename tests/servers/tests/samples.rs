@@ -6,10 +6,27 @@ use llsd_render::yaml;
 use llsd_servers::{NEWEST_LLAMA_STACK, Release, render, samples, test_each_release, validate};
 
 /// Samples that releases do not support: the start of their schema, sample, and the field that must be named.
-const REJECTED: [(&str, &str, &str); 3] = [
+const REJECTED: [(&str, &str, &str); 8] = [
     ("ogx/", "full", "spec.providers.safety"),
     ("llama-stack/0.1.3", "access", "spec.access"),
     ("llama-stack/0.2.13", "access", "spec.access"),
+    (
+        "llama-stack/0.1.3",
+        "vector-stores",
+        "spec.resources.defaults",
+    ),
+    (
+        "llama-stack/0.2.13",
+        "vector-stores",
+        "spec.resources.defaults",
+    ),
+    (
+        "llama-stack/0.3",
+        "vector-stores",
+        "spec.resources.vectorStores[0]",
+    ),
+    ("ogx/", "evaluation", "spec.resources.datasets[0]"),
+    ("llama-stack/", "mongodb-state", "spec.storage.kv.type"),
 ];
 
 fn samples_are_accepted_by(release: Release) {

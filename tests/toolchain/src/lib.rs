@@ -61,11 +61,12 @@ pub enum Tool {
     Health,
     Actionlint,
     Cosign,
+    Mongodb,
 }
 
 impl Tool {
     /// Every tool. The order lets builds share the most compiled packages.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -81,6 +82,7 @@ impl Tool {
         Self::Coredns,
         Self::Actionlint,
         Self::Cosign,
+        Self::Mongodb,
     ];
 
     /// The tools that a node needs in addition to its control plane.
@@ -125,6 +127,7 @@ impl Tool {
             Self::Health => "health",
             Self::Actionlint => "actionlint",
             Self::Cosign => "cosign",
+            Self::Mongodb => "mongodb",
         }
     }
 
@@ -145,6 +148,7 @@ impl Tool {
             Self::Health => "llsd.io/testbed/programs/health",
             Self::Actionlint => "github.com/rhysd/actionlint/cmd/actionlint",
             Self::Cosign => "llsd.io/testbed/programs/cosign",
+            Self::Mongodb => "llsd.io/testbed/programs/mongodb",
         }
     }
 
@@ -160,6 +164,7 @@ impl Tool {
             Self::Health => "github.com/fluxcd/cli-utils",
             Self::Actionlint => "github.com/rhysd/actionlint",
             Self::Cosign => "github.com/sigstore/cosign/v3",
+            Self::Mongodb => "github.com/FerretDB/FerretDB",
             _ => "k8s.io/kubernetes",
         }
     }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::secrets::{self, Reference};
@@ -63,11 +62,11 @@ pub(super) fn check(access: &Access, diagnostics: &mut Collector) -> Option<Chec
     let mut methods = Vec::new();
     if let Some(one) = kubernetes {
         check_kubernetes(one, &path.field("kubernetes"), diagnostics);
-        methods.push(("kubernetes", object(one), BTreeMap::new()));
+        methods.push(("kubernetes", untyped::fields(one), BTreeMap::new()));
     }
     if let Some(one) = oauth2 {
         let references = check_oauth2(one, &path.field("oauth2"), diagnostics);
-        let mut settings = object(one);
+        let mut settings = untyped::fields(one);
         for (section, secret) in [("jwks", "token"), ("introspection", "clientSecret")] {
             if let Some(section) = settings.get_mut(section).and_then(Value::as_object_mut) {
                 section.remove(secret);
@@ -82,7 +81,7 @@ pub(super) fn check(access: &Access, diagnostics: &mut Collector) -> Option<Chec
         } = one;
         let path = path.at(&["github", "githubApiBaseUrl"]);
         check_url(github_api_base_url.as_deref(), &path, diagnostics);
-        methods.push(("github", object(one), BTreeMap::new()));
+        methods.push(("github", untyped::fields(one), BTreeMap::new()));
     }
     if let Some(keys) = api_keys {
         let references = check_keys(keys, &path.field("apiKeys"), diagnostics);
@@ -90,13 +89,13 @@ pub(super) fn check(access: &Access, diagnostics: &mut Collector) -> Option<Chec
     }
     if let Some(one) = upstream_header {
         check_headers(one, &path.field("upstreamHeader"), diagnostics);
-        methods.push(("upstreamHeader", object(one), BTreeMap::new()));
+        methods.push(("upstreamHeader", untyped::fields(one), BTreeMap::new()));
     }
     if let Some(one) = custom {
         let CustomAccess { endpoint } = one;
         let path = path.at(&["custom", "endpoint"]);
         check_url(Some(endpoint), &path, diagnostics);
-        methods.push(("custom", object(one), BTreeMap::new()));
+        methods.push(("custom", untyped::fields(one), BTreeMap::new()));
     }
     let policy = policy.as_deref().unwrap_or_default();
     for (position, rule) in policy.iter().enumerate() {
@@ -117,20 +116,15 @@ pub(super) fn check(access: &Access, diagnostics: &mut Collector) -> Option<Chec
         method,
         settings,
         references,
-        policy: policy.iter().map(|rule| object(rule).into()).collect(),
+        policy: policy
+            .iter()
+            .map(|rule| untyped::fields(rule).into())
+            .collect(),
         route_policy: route_policy
             .iter()
-            .map(|rule| object(rule).into())
+            .map(|rule| untyped::fields(rule).into())
             .collect(),
     })
-}
-
-/// The fields that are set.
-fn object(value: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    }
 }
 
 fn check_url(url: Option<&str>, path: &FieldPath, diagnostics: &mut Collector) {

@@ -259,7 +259,8 @@ fn named<'a>(
     }
 }
 
-fn check_unique<'a, K: PartialEq>(
+/// Reports entries with the key of an earlier one.
+pub(super) fn check_unique<'a, K: PartialEq>(
     entries: impl Iterator<Item = (&'a FieldPath, K)>,
     diagnostics: &mut Collector,
 ) {

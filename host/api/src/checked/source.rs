@@ -168,6 +168,11 @@ pub(super) fn check_override(spec: &DistributionSpec, diagnostics: &mut Collecto
             path.field("access"),
             spec.access.is_some(),
         ),
+        (
+            &rules::OVERRIDE_WITHOUT_TELEMETRY,
+            path.field("telemetry"),
+            spec.telemetry.is_some(),
+        ),
     ];
     for (rule, field, _) in excluded.iter().filter(|(_, _, given)| *given) {
         diagnostics.violation(rule, field);

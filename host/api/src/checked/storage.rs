@@ -1,6 +1,8 @@
 //! Checks `spec.storage`: a file, or the connection to a database server.
 
+mod connection;
 mod kv;
+mod mongodb;
 mod postgres;
 mod server_fields;
 mod sql;
@@ -8,6 +10,7 @@ mod sql;
 use std::collections::BTreeMap;
 
 pub use kv::CheckedKv;
+pub use mongodb::CheckedMongoDb;
 pub use sql::CheckedSql;
 
 use super::secrets::{self, Reference};
@@ -44,6 +47,7 @@ impl CheckedStorage {
         match &self.kv {
             Some(CheckedKv::Redis { password, .. }) => references.extend(password),
             Some(CheckedKv::Postgres(server)) => references.extend(server.references()),
+            Some(CheckedKv::MongoDb(server)) => references.extend(server.references()),
             Some(CheckedKv::Sqlite) | None => {}
         }
         references.extend(self.sql.iter().flat_map(CheckedSql::references));

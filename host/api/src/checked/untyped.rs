@@ -3,6 +3,7 @@
 //! The API server cannot check inside these nodes, so types, unknown keys and bounds are checked
 //! here. A reader returns `None` after a problem, adds an error and lets the caller continue.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Collector, choices};
@@ -148,5 +149,13 @@ pub(super) fn check_string(
         Ok(()) => {}
         Err(NameError::Empty) => diagnostics.error(path, NameError::Empty.to_string(), fix),
         Err(error) => diagnostics.error(path, format!("{text:?} {error}"), fix),
+    }
+}
+
+/// The fields of a typed value that are set.
+pub(super) fn fields(value: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
     }
 }

@@ -34,6 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     OVERRIDE_WITHOUT_BASE,
     OVERRIDE_WITHOUT_PATCH,
     OVERRIDE_WITHOUT_ACCESS,
+    OVERRIDE_WITHOUT_TELEMETRY,
     ONE_AUTHENTICATION,
     ONE_TOKEN_CHECK,
     TLS_NEEDS_SECRET,
@@ -185,6 +186,20 @@ pub(crate) const OVERRIDE_WITHOUT_ACCESS: Rule = rule(
     )],
 );
 
+pub(crate) const OVERRIDE_WITHOUT_TELEMETRY: Rule = rule(
+    "override-without-telemetry",
+    &["spec"],
+    (
+        "!(has(self.overrideConfig) && has(self.telemetry))",
+        Some(".telemetry"),
+    ),
+    BESIDE_OVERRIDE,
+    &[example(
+        "{distribution: {name: starter}, overrideConfig: {configMapName: c}, telemetry: {metrics: {}}}",
+        "spec.telemetry",
+    )],
+);
+
 pub(crate) const ONE_AUTHENTICATION: Rule = rule(
     "one-authentication",
     &["spec.access"],
@@ -278,7 +293,7 @@ pub(crate) const KV_NEEDS_TYPE: Rule = rule(
     ),
     (
         "is missing, so it defaults to sqlite, which has no connection settings",
-        "add type: redis or type: postgres",
+        "add type: redis, type: postgres or type: mongodb",
     ),
     &[example(
         "{distribution: {name: starter}, storage: {kv: {endpoint: 'redis://r:6379'}}}",
@@ -296,6 +311,7 @@ pub(crate) const REFERENCE_FORM: Rule = rule(
         "spec.storage.kv.password",
         "spec.storage.sql.connectionString",
         "spec.storage.sql.password",
+        "spec.telemetry.otlp.headers",
     ],
     (
         "has(self.secretKeyRef) ? !has(self.name) && !has(self.key) : has(self.name) && has(self.key)",
@@ -325,6 +341,10 @@ pub(crate) const REFERENCE_FORM: Rule = rule(
         example(
             "{distribution: {name: starter}, storage: {sql: {type: postgres, connectionString: {name: a, key: b, secretKeyRef: {name: a, key: b}}}}}",
             "spec.storage.sql.connectionString",
+        ),
+        example(
+            "{distribution: {name: starter}, telemetry: {otlp: {endpoint: 'http://otel:4318', headers: {key: b}}}}",
+            "spec.telemetry.otlp.headers",
         ),
     ],
 );

@@ -487,6 +487,40 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule(
+        "registrations",
+        (
+            "is not a resource that can be registered",
+            "use a unique name and the id of a provider",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, resources: {datasets: [{name: a, purpose: eval/question-answer, uri: 'https://a'}, {name: a, purpose: eval/question-answer, uri: 'https://b'}]}}",
+                "spec.resources.datasets[1]",
+            ),
+            example(
+                "{distribution: {name: starter}, resources: {vectorStores: [{name: a, embeddingModel: m, embeddingDimension: 8, provider: 'a b'}]}}",
+                "spec.resources.vectorStores[0].provider",
+            ),
+        ],
+    ),
+    rule(
+        "telemetry",
+        (
+            "is not a valid address for telemetry",
+            "use the URL of a collector, and a port that the server does not use otherwise",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, telemetry: {otlp: {endpoint: 'otel-collector:4317'}}}",
+                "spec.telemetry.otlp.endpoint",
+            ),
+            example(
+                "{distribution: {name: starter}, networking: {port: 9464}, telemetry: {metrics: {}}}",
+                "spec.telemetry.metrics.port",
+            ),
+        ],
+    ),
+    rule(
         "network-peer",
         (
             "is not a peer of a NetworkPolicy",
@@ -546,6 +580,39 @@ pub(super) const RULES: &[Rule] = &[
             example(
                 "{distribution: {name: starter}, storage: {kv: {type: redis, endpoint: 'redis://r', user: u}}}",
                 "spec.storage.kv.user",
+            ),
+        ],
+    ),
+    rule(
+        "kv-mongodb",
+        (
+            "is not a complete connection to MongoDB",
+            "add host, and user and password or neither of them",
+        ),
+        &[
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: mongodb, user: u, password: {name: s, key: k}}}}",
+                "spec.storage.kv.host",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: mongodb, host: m, user: u}}}",
+                "spec.storage.kv.password",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: mongodb, host: m, password: {name: s, key: k}}}}",
+                "spec.storage.kv.user",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: mongodb, host: m, connectionString: {name: s, key: k}}}}",
+                "spec.storage.kv.connectionString",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: mongodb, host: m, endpoint: 'redis://r'}}}",
+                "spec.storage.kv.endpoint",
+            ),
+            example(
+                "{distribution: {name: starter}, storage: {kv: {type: mongodb, host: m, tlsMode: require}}}",
+                "spec.storage.kv.tlsMode",
             ),
         ],
     ),

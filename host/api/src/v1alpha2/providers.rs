@@ -1,9 +1,10 @@
-//! Providers, models, tools and shields of v1alpha2.
+//! Providers and resources of v1alpha2.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::registrations::{Benchmark, Dataset, Defaults, ScoringFn, VectorStore};
 use crate::schema;
 
 /// An API of the server that has providers.
@@ -93,7 +94,7 @@ impl ProviderApi {
     }
 }
 
-/// Models, tools and shields to register.
+/// Models, tools, shields and other resources to register, and defaults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
@@ -112,6 +113,27 @@ pub struct Resources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped_list")]
     pub shields: Option<Vec<Value>>,
+    /// Vector stores, not in llama-stack 0.3, for example {name: docs, embeddingModel: nomic-embed-text,
+    /// embeddingDimension: 768}.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub vector_stores: Option<Vec<VectorStore>>,
+    /// Datasets, up to llama-stack 0.7, for example {name: qa, purpose: eval/question-answer, uri:
+    /// "https://example.com/qa.csv"}.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub datasets: Option<Vec<Dataset>>,
+    /// Scoring functions, up to llama-stack 0.7, for example {name: exact, returnType: number}.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub scoring_fns: Option<Vec<ScoringFn>>,
+    /// Benchmarks, up to llama-stack 0.7, for example {name: qa, dataset: qa, scoringFns: [basic::equality]}.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub benchmarks: Option<Vec<Benchmark>>,
+    /// What the server uses if a request names nothing. By default those of the distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defaults: Option<Defaults>,
 }
 
 #[cfg(test)]

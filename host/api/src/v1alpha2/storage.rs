@@ -18,11 +18,11 @@ pub struct StateStorage {
     pub sql: Option<SqlStorage>,
 }
 
-/// Key-value storage: a file on the server's volume, Redis, or PostgreSQL.
+/// Key-value storage: a file on the server's volume, Redis, PostgreSQL or MongoDB.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KvStorage {
-    /// sqlite, redis or postgres. Defaults to sqlite.
+    /// sqlite, redis, postgres, or mongodb from ogx 1.2 on. Defaults to sqlite.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<KvKind>,
     /// Address of the Redis server: redis://host:port or host:port.
@@ -33,11 +33,11 @@ pub struct KvStorage {
     /// the fields below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<SecretReference>,
-    /// Host name of PostgreSQL: a string or a secret reference.
+    /// Host name of PostgreSQL or MongoDB: a string or a secret reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub host: Option<Value>,
-    /// Port of PostgreSQL: an integer, a string or a secret reference. Defaults to 5432.
+    /// Port of PostgreSQL or MongoDB: an integer, a string or a secret reference. Defaults to 5432 or 27017.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub port: Option<Value>,
@@ -49,7 +49,7 @@ pub struct KvStorage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::untyped")]
     pub user: Option<Value>,
-    /// Secret with the password of Redis or PostgreSQL.
+    /// Secret with the password of Redis, PostgreSQL or MongoDB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretReference>,
     /// Encryption of the connection to PostgreSQL. By default the server's own.
@@ -71,6 +71,8 @@ pub enum KvKind {
     Redis,
     /// A PostgreSQL server.
     Postgres,
+    /// A MongoDB server.
+    MongoDb,
 }
 
 /// Relational storage: a file on the server's volume, or PostgreSQL.

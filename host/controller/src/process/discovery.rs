@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Client;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ApiResource, ListParams};
 use llsd_render::objects::{ANY_UID, Cluster, GatewayApi, Kind};
 
 use crate::cache::Scope;
@@ -41,12 +41,15 @@ pub(crate) async fn discover_once(client: &Client) -> Result<Cluster, kube::Erro
     let groups = client.list_api_groups().await?;
     let routes = Kind::Route.resource().group;
     let has_routes = groups.groups.iter().any(|group| group.name == routes);
+    let has_version = |wanted: &ApiResource| {
+        groups.groups.iter().any(|group| {
+            let mut versions = group.versions.iter();
+            group.name == wanted.group && versions.any(|one| one.version == wanted.version)
+        })
+    };
+    let has_pod_monitors = has_version(&Kind::PodMonitor.resource());
     let gateways = Kind::HTTPRoute.resource();
-    let has_gateways = groups.groups.iter().any(|group| {
-        let mut versions = group.versions.iter();
-        group.name == gateways.group && versions.any(|one| one.version == gateways.version)
-    });
-    let gateway_api = match has_gateways {
+    let gateway_api = match has_version(&gateways) {
         true => gateway_api(client, &gateways.api_version).await?,
         false => GatewayApi::default(),
     };
@@ -57,6 +60,7 @@ pub(crate) async fn discover_once(client: &Client) -> Result<Cluster, kube::Erro
             .is_some();
     Ok(Cluster {
         has_routes,
+        has_pod_monitors,
         gateway_api,
         has_any_uid,
         operator_namespace: operator_namespace(),
@@ -89,7 +93,7 @@ async fn without_forbidden(
         if !may_list {
             tracing::warn!(
                 ?kind,
-                "the roles of the operator do not include this API of the cluster, so it is not used; on OpenShift, install overlays/openshift or set openshift.enabled; for the Gateway API, update the roles"
+                "the roles of the operator do not include this API of the cluster, so it is not used; on OpenShift, install overlays/openshift or set openshift.enabled; for the Gateway API and the Prometheus operator, update the roles"
             );
         }
         Ok::<bool, kube::Error>(may_list)
@@ -106,6 +110,7 @@ async fn without_forbidden(
             has_backend_tls: has_backend_tls && may_list(Kind::BackendTLSPolicy).await?,
         },
         has_routes: cluster.has_routes && may_list(Kind::Route).await?,
+        has_pod_monitors: cluster.has_pod_monitors && may_list(Kind::PodMonitor).await?,
         has_any_uid: cluster.has_any_uid && may_list(Kind::RoleBinding).await?,
         ..cluster
     })

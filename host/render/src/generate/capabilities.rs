@@ -4,7 +4,7 @@
 //! a message. A plugin names what it understands in its description.
 
 use llsd_adapter_sdk::documents::{Description, capability};
-use llsd_api::checked::{Checked, CheckedKv};
+use llsd_api::checked::{Checked, CheckedKv, CheckedTelemetry};
 use llsd_api::{Diagnostic, FieldPath};
 
 /// One error for each field whose capability the adapter does not name.
@@ -32,9 +32,12 @@ fn needed(checked: &Checked) -> Vec<(FieldPath, &'static str)> {
     let mut fields: Vec<_> = tools
         .map(|tool| (tool.path.field("endpoint"), capability::TOOL_ENDPOINTS))
         .collect();
-    if let Some(CheckedKv::Postgres(_)) = checked.storage.kv {
-        fields.push((storage.at(&["kv", "type"]), capability::KV_POSTGRES));
-    }
+    let kv = match checked.storage.kv {
+        Some(CheckedKv::Postgres(_)) => Some(capability::KV_POSTGRES),
+        Some(CheckedKv::MongoDb(_)) => Some(capability::KV_MONGODB),
+        Some(CheckedKv::Sqlite | CheckedKv::Redis { .. }) | None => None,
+    };
+    fields.extend(kv.map(|capability| (storage.at(&["kv", "type"]), capability)));
     for (kind, options) in [
         ("kv", checked.storage.kv_options),
         ("sql", checked.storage.sql_options),
@@ -47,8 +50,17 @@ fn needed(checked: &Checked) -> Vec<(FieldPath, &'static str)> {
             fields.push((storage.at(&[kind, field]), capability::STORAGE_OPTIONS));
         }
     }
+    let registrations = checked.registrations.iter();
+    fields.extend(registrations.map(|one| (one.path.clone(), capability::REGISTRATIONS)));
+    if !checked.defaults.is_empty() {
+        let path = FieldPath::spec().at(&["resources", "defaults"]);
+        fields.push((path, capability::REGISTRATIONS));
+    }
     if checked.access.is_some() {
         fields.push((FieldPath::spec().field("access"), capability::ACCESS));
+    }
+    if checked.telemetry != CheckedTelemetry::default() {
+        fields.push((FieldPath::spec().field("telemetry"), capability::TELEMETRY));
     }
     fields
 }
@@ -66,7 +78,12 @@ mod tests {
             "spec": {
                 "distribution": {"name": "starter"},
                 "access": {"kubernetes": {}},
-                "resources": {"tools": ["rag", {"name": "files", "endpoint": "http://mcp:8000/mcp"}]},
+                "telemetry": {"metrics": {}},
+                "resources": {
+                    "tools": ["rag", {"name": "files", "endpoint": "http://mcp:8000/mcp"}],
+                    "vectorStores": [{"name": "docs", "embeddingModel": "m", "embeddingDimension": 8}],
+                    "defaults": {"vectorStoreProvider": "faiss"},
+                },
                 "storage": {
                     "kv": {"type": "postgres", "host": "pg", "user": "u", "tlsMode": "require"},
                     "sql": {"type": "postgres", "host": "pg", "user": "u", "poolSize": 4},
@@ -93,16 +110,25 @@ mod tests {
                 "spec.storage.kv.type",
                 "spec.storage.kv.tlsMode",
                 "spec.storage.sql.poolSize",
+                "spec.resources.vectorStores[0]",
+                "spec.resources.defaults",
                 "spec.access",
+                "spec.telemetry",
             ]
         );
         assert_eq!(
             refused[0].to_string(),
             "spec.resources.tools[1].endpoint: the adapter \"acme\" 1.0.0 does not support this field (capability \"tool-endpoints\"); remove it, or use an adapter that has the capability; llsd plugin inspect lists them"
         );
-        adapter.capabilities = ["access", "storage-options", "tool-endpoints"]
-            .map(str::to_owned)
-            .to_vec();
+        adapter.capabilities = [
+            "access",
+            "registrations",
+            "storage-options",
+            "telemetry",
+            "tool-endpoints",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         let refused = check(&checked, &adapter);
         assert_eq!(refused.len(), 1);
         assert_eq!(refused[0].field.as_str(), "spec.storage.kv.type");

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use llsd_adapter_sdk::documents::{
     Access, AssemblyRequest, Disabled, ExpansionRequest, ExternalProvider, KvStorage, Model,
-    Object, PlacedProvider, ProviderEntry, Resources, Server, Shield, SqlStorage, Storage,
-    StorageOptions, TextOrReference, Tls, Tool,
+    MongoDb, Object, PlacedProvider, ProviderEntry, Registration, Resources, Server, Shield,
+    SqlStorage, Storage, StorageOptions, Telemetry, TextOrReference, Tls, Tool,
 };
 use llsd_api::checked::{
-    self, Checked, CheckedAccess, CheckedKv, CheckedOptions, CheckedProvider, CheckedSql,
+    self, Checked, CheckedAccess, CheckedKv, CheckedMongoDb, CheckedOptions, CheckedProvider,
+    CheckedSql, CheckedTelemetry,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::generate::Inputs;
@@ -126,6 +128,10 @@ pub(super) fn assembly(
                 Some(CheckedKv::Postgres(server)) => Some(sql(server)),
                 _ => None,
             },
+            kv_mongodb: match &checked.storage.kv {
+                Some(CheckedKv::MongoDb(server)) => object(&mongodb(server)),
+                _ => Object::new(),
+            },
             kv_options: options(checked.storage.kv_options),
             sql_options: options(checked.storage.sql_options),
         },
@@ -140,6 +146,7 @@ pub(super) fn assembly(
         server: server(checked, pod_context),
         external: external(checked, pod_context),
         access: access(checked),
+        telemetry: telemetry(checked),
         config_patch: checked.config_patch.clone(),
         capabilities: Vec::new(),
     }
@@ -168,10 +175,21 @@ fn resources(checked: &Checked) -> Resources {
         provider: shield.provider.clone(),
         model: shield.model.clone(),
     });
+    let registrations = checked.registrations.iter().map(|one| {
+        object(&Registration {
+            path: one.path.to_string(),
+            kind: one.kind.to_owned(),
+            name: one.name.clone(),
+            provider: one.provider.clone(),
+            settings: one.settings.clone(),
+        })
+    });
     Resources {
         models: models.collect(),
         tools: tools.collect(),
         shields: shields.collect(),
+        registrations: registrations.collect(),
+        defaults: checked.defaults.clone(),
     }
 }
 
@@ -206,8 +224,30 @@ fn access(checked: &Checked) -> Object {
         policy: policy.clone(),
         route_policy: probes.into_iter().chain(route_policy.clone()).collect(),
     };
-    match serde_json::to_value(access) {
-        Ok(Value::Object(access)) => access,
+    object(&access)
+}
+
+/// Empty if the resource does not set it.
+fn telemetry(checked: &Checked) -> Object {
+    if checked.telemetry == CheckedTelemetry::default() {
+        return Object::new();
+    }
+    let CheckedTelemetry { otlp, metrics_port } = &checked.telemetry;
+    let otlp = otlp.as_ref();
+    let headers = otlp.and_then(|otlp| otlp.headers.as_ref());
+    object(&Telemetry {
+        service_name: checked.name.clone(),
+        otlp_endpoint: otlp.map(|otlp| otlp.endpoint.clone()),
+        otlp_protocol: otlp.map(|otlp| otlp.protocol.as_str().to_owned()),
+        otlp_headers: headers.map(|reference| reference.env.clone()),
+        metrics_port: *metrics_port,
+    })
+}
+
+/// The keys that are set.
+fn object(value: &impl Serialize) -> Object {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(object)) => object,
         _ => Object::new(),
     }
 }
@@ -220,7 +260,7 @@ fn kv(kv: &CheckedKv) -> Option<KvStorage> {
             endpoint: endpoint.clone(),
             password: password.as_ref().map(|reference| reference.env.clone()),
         }),
-        CheckedKv::Postgres(_) => None,
+        CheckedKv::Postgres(_) | CheckedKv::MongoDb(_) => None,
     }
 }
 
@@ -255,19 +295,36 @@ fn sql(sql: &CheckedSql) -> SqlStorage {
             port: port.as_ref().map(string_or_reference),
             database: database.as_ref().map(string_or_reference),
             user: string_or_reference(user),
-            password: password
-                .as_ref()
-                .map(|reference| TextOrReference::Reference(reference.env.clone())),
+            password: password.as_ref().map(reference),
         },
     }
+}
+
+fn mongodb(server: &CheckedMongoDb) -> MongoDb {
+    let CheckedMongoDb {
+        host,
+        port,
+        database,
+        user,
+        password,
+    } = server;
+    MongoDb {
+        host: string_or_reference(host),
+        port: port.as_ref().map(string_or_reference),
+        database: database.as_ref().map(string_or_reference),
+        user: user.as_ref().map(string_or_reference),
+        password: password.as_ref().map(reference),
+    }
+}
+
+fn reference(reference: &checked::Reference) -> TextOrReference {
+    TextOrReference::Reference(reference.env.clone())
 }
 
 fn string_or_reference(value: &checked::StringOrReference) -> TextOrReference {
     match value {
         checked::StringOrReference::String(string) => TextOrReference::Text(string.clone()),
-        checked::StringOrReference::Reference(reference) => {
-            TextOrReference::Reference(reference.env.clone())
-        }
+        checked::StringOrReference::Reference(secret) => reference(secret),
     }
 }
 

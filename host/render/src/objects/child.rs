@@ -13,7 +13,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Cluster, DESIRED_DIGEST, gateway};
+use super::{Cluster, DESIRED_DIGEST, gateway, pod_monitor};
 use crate::digest;
 
 /// Declares [`Kind`] and [`Kind::ALL`] from one list.
@@ -63,6 +63,8 @@ kinds! {
     TLSRoute,
     /// How a Gateway connects to a server with TLS.
     BackendTLSPolicy,
+    /// How Prometheus finds the metrics of the pods.
+    PodMonitor,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
     pub fn is_served(self, cluster: &Cluster) -> bool {
         match self {
             Self::Route => cluster.has_routes,
+            Self::PodMonitor => cluster.has_pod_monitors,
             Self::RoleBinding => cluster.has_any_uid,
             Self::HTTPRoute | Self::TLSRoute | Self::BackendTLSPolicy => {
                 gateway::is_served(self, cluster)
@@ -99,6 +102,7 @@ impl Kind {
             Self::HTTPRoute => gateway::resource("HTTPRoute", "httproutes"),
             Self::TLSRoute => gateway::resource("TLSRoute", "tlsroutes"),
             Self::BackendTLSPolicy => gateway::resource("BackendTLSPolicy", "backendtlspolicies"),
+            Self::PodMonitor => pod_monitor::resource(),
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) const SUFFIX: &str = "-network-policy";
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Label of the namespace of the OpenShift routers.
 const ROUTER: (&str, &str) = ("network.openshift.io/policy-group", "ingress");
+/// Label of the namespaces of the OpenShift monitoring.
+const MONITORING: (&str, &str) = ("network.openshift.io/policy-group", "monitoring");
 const EVERY_NAMESPACE: &str = "*";
 const DNS_PORT: i32 = 53;
 
@@ -28,11 +30,6 @@ pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy>
     let limits_ingress = inputs.network_policy.unwrap_or(allows_some);
     let limits_egress = networking.egress.is_some();
     let is_enabled = limits_ingress || limits_egress;
-    let port = NetworkPolicyPort {
-        port: Some(IntOrString::Int(i32::from(networking.port()))),
-        protocol: Some("TCP".to_owned()),
-        end_port: None,
-    };
     is_enabled.then(|| NetworkPolicy {
         metadata: metadata(inputs.owner, SUFFIX),
         spec: Some(NetworkPolicySpec {
@@ -47,15 +44,30 @@ pub(super) fn network_policy(inputs: &ObjectInputs<'_>) -> Option<NetworkPolicy>
                     .map(|(kind, _)| kind.to_owned())
                     .collect(),
             ),
-            ingress: limits_ingress.then(|| {
-                vec![NetworkPolicyIngressRule {
-                    from: Some(peers(inputs)),
-                    ports: Some(vec![port]),
-                }]
-            }),
+            ingress: limits_ingress.then(|| ingress(inputs)),
             egress: networking.egress.as_deref().map(egress),
         }),
     })
+}
+
+/// Clients may connect to the server. Whoever may do so may read its metrics, and so may the monitoring of
+/// OpenShift.
+fn ingress(inputs: &ObjectInputs<'_>) -> Vec<NetworkPolicyIngressRule> {
+    let rule = |port: u16, from: Vec<NetworkPolicyPeer>| NetworkPolicyIngressRule {
+        from: Some(from),
+        ports: Some(vec![NetworkPolicyPort {
+            port: Some(IntOrString::Int(i32::from(port))),
+            protocol: Some("TCP".to_owned()),
+            end_port: None,
+        }]),
+    };
+    let server = rule(inputs.checked.networking.port(), peers(inputs));
+    let metrics = inputs.checked.telemetry.metrics_port.map(|port| {
+        let mut from = peers(inputs);
+        from.push(labelled(MONITORING.0, MONITORING.1));
+        rule(port, from)
+    });
+    std::iter::once(server).chain(metrics).collect()
 }
 
 /// The rules of the resource, and DNS: without it no name of a service resolves.

@@ -10,8 +10,8 @@ use llsd_api::checked::Checked;
 use llsd_api::v1alpha2::LivenessProbe;
 
 use super::{
-    ConfigPlan, ObjectInputs, SERVICE_ACCOUNT_SUFFIX, environment, external_providers, quantity,
-    scheduling, security, volumes,
+    ConfigPlan, ObjectInputs, SERVICE_ACCOUNT_SUFFIX, environment, external_providers, pod_monitor,
+    quantity, scheduling, security, volumes,
 };
 use crate::server_facts::EntryPoint;
 
@@ -69,11 +69,7 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         image: Some(inputs.image.to_owned()),
         command: first_non_empty(&overrides.command, command),
         args: first_non_empty(&overrides.args, args),
-        ports: Some(vec![ContainerPort {
-            container_port: i32::from(checked.networking.port()),
-            protocol: Some("TCP".to_owned()),
-            ..ContainerPort::default()
-        }]),
+        ports: Some(ports(checked)),
         env: Some(environment::environment(inputs)),
         resources: Some(resources(checked)),
         startup_probe: Some(startup_probe(inputs)),
@@ -85,6 +81,20 @@ fn container(inputs: &ObjectInputs<'_>) -> Container {
         volume_mounts: Some(volumes::mounts(inputs)),
         ..Container::default()
     }
+}
+
+/// The port of the server, and that of its metrics.
+fn ports(checked: &Checked) -> Vec<ContainerPort> {
+    let port = |name: Option<&str>, port: u16| ContainerPort {
+        name: name.map(str::to_owned),
+        container_port: i32::from(port),
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    };
+    let server = port(None, checked.networking.port());
+    let metrics = checked.telemetry.metrics_port;
+    let metrics = metrics.map(|metrics| port(Some(pod_monitor::PORT_NAME), metrics));
+    std::iter::once(server).chain(metrics).collect()
 }
 
 /// The operator's command and arguments. Empty: those of the image.

@@ -3,7 +3,8 @@
 use llsd_api::Diagnostics;
 use llsd_render::ServerFacts;
 use llsd_render::objects::{
-    Cluster, DerivedValues, Desired, GatewayApi, Kind, Need, ObjectInputs, Retired, build_objects,
+    Child, Cluster, DerivedValues, Desired, GatewayApi, Kind, Need, ObjectInputs, Retired,
+    build_objects,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,7 @@ fn the_objects_of_a_server_with_tls_an_ingress_and_a_network_policy() {
 
     let openshift = Cluster {
         has_routes: true,
+        has_pod_monitors: false,
         gateway_api: GatewayApi::default(),
         has_any_uid: true,
         operator_namespace: Some("llsd-system".to_owned()),
@@ -99,6 +101,31 @@ fn the_objects_of_a_resource_with_a_retained_volume_peers_and_egress() {
     golden("retained_and_limited", &desired);
 }
 
+#[test]
+fn the_objects_of_a_resource_with_metrics() {
+    let checked = checked(with(json!({
+        "telemetry": {"metrics": {"port": 9000}},
+        "networking": {"allowedFrom": {"namespaces": ["web"]}},
+    })));
+    let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
+    let monitored = Cluster {
+        has_pod_monitors: true,
+        ..Cluster::default()
+    };
+    let desired = build_objects(&inputs(&checked, &plan, &monitored, &derived)).unwrap();
+    golden("metrics", &desired);
+
+    let desired = built(&checked, &plan).unwrap();
+    let has_monitor = |child: &Child| child.kind == Kind::PodMonitor;
+    assert!(!desired.children().any(has_monitor));
+    assert!(
+        !desired
+            .retired
+            .iter()
+            .any(|one| one.kind == Kind::PodMonitor)
+    );
+}
+
 /// The objects of a resource with a Gateway, on a cluster with a part of the Gateway API.
 fn with_gateway(networking: Value, gateway_api: GatewayApi) -> Result<Desired, Diagnostics> {
     let checked = checked(with(json!({"networking": networking})));
@@ -123,6 +150,7 @@ fn the_objects_of_a_resource_behind_a_gateway() {
         "allowedFrom": {"namespaces": ["app"]},
     });
     let desired = with_gateway(plain, GatewayApi::COMPLETE).unwrap();
+    golden("gateway", &desired);
     let kinds = |desired: &Desired| -> Vec<Kind> {
         let after = desired.after.iter().map(|child| child.kind);
         after.filter(|kind| *kind != Kind::Service).collect()

@@ -14,6 +14,7 @@ fn on_openshift_the_pods_may_not_run_as_any_user_unless_the_installer_allows_it(
     let (plan, derived) = (generated(Vec::new()), DerivedValues::default());
     let openshift = Cluster {
         has_routes: true,
+        has_pod_monitors: false,
         gateway_api: GatewayApi::default(),
         has_any_uid: true,
         operator_namespace: None,

@@ -4,7 +4,7 @@ use llsd_api::checked::Checked;
 use llsd_render::objects::{ConfigPlan, Desired, Kind};
 use serde_json::{Value, json};
 
-use crate::{built, checked, child, generated, owner, with};
+use crate::{built, checked, child, generated, golden, owner, with};
 
 #[test]
 fn volumes_and_mounts_of_the_user_that_collide_with_the_operators_are_errors() {
@@ -83,6 +83,7 @@ fn a_secret_file_is_mounted_and_its_path_is_a_setting_and_a_variable() {
         default
     );
     let desired = built(&checked, &generated(Vec::new())).unwrap();
+    golden("secret_files", &desired);
     let server = &desired.deployment.object["spec"]["template"]["spec"]["containers"][0];
     let variables = server["env"].as_array().unwrap();
     let variable = json!({

@@ -7,7 +7,6 @@ use llsd_adapter_sdk::documents::Object;
 use llsd_adapter_sdk::serde_json::Value;
 
 use super::base::Stack;
-use crate::layout::Dialect;
 use crate::names;
 
 /// The sections of the list, and where they are in the file.
@@ -26,7 +25,7 @@ pub(super) fn check(stack: &mut Stack, patch: &Object) {
             .iter()
             .try_fold(patch, |object, key| object.get(*key)?.as_object());
         let Some(found) = found else { continue };
-        let known = keys(stack.dialect, section);
+        let known = stack.dialect.keys(section);
         if known.is_empty() {
             continue;
         }
@@ -49,23 +48,4 @@ pub(super) fn check(stack: &mut Stack, patch: &Object) {
                 .warning("unknown-key", field, problem, fix);
         }
     }
-}
-
-/// The keys that a release of the dialect reads in a section; empty if the dialect has no such section.
-fn keys(dialect: &Dialect, section: &str) -> Vec<&'static str> {
-    let mut known = Vec::new();
-    for line in dialect.layout.lines() {
-        let mut words = line.split(' ').skip(1);
-        if words.next() != Some(section) {
-            continue;
-        }
-        for key in words.next().unwrap_or_default().split(',') {
-            // Later releases still accept tool groups in the file, and ignore them.
-            let is_read = key != "tool_groups" || dialect.tool_groups;
-            if is_read && !known.contains(&key) {
-                known.push(key);
-            }
-        }
-    }
-    known
 }

@@ -57,6 +57,25 @@ fn client_id(stack: &Stack, provider: &str, name: &str) -> String {
     }
 }
 
+/// The id in client requests of a model that the resource names.
+pub(super) fn id_of(stack: &Stack, model: String, models: &[ModelId]) -> String {
+    if let Some(registered) = models
+        .iter()
+        .find(|registered| registered.name == model || registered.id == model)
+    {
+        return registered.id.clone();
+    }
+    let has_prefix = model.split_once('/').is_some_and(|(prefix, _)| {
+        stack
+            .entries("inference")
+            .any(|entry| entry.id().name() == Some(prefix))
+    });
+    match stack.placed("inference").next() {
+        Some(first) if prefixes_ids(stack) && !has_prefix => format!("{first}/{model}"),
+        _ => model,
+    }
+}
+
 /// Whether a model's id is `<provider>/<name>`: from 0.2.16 on.
 pub(super) fn prefixes_ids(stack: &Stack) -> bool {
     let first = Release::first(0, 2, 16);

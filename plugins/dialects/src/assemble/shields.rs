@@ -60,7 +60,7 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
         if let Some(model) = model {
             entry.insert(
                 "provider_shield_id".to_owned(),
-                Value::String(model_id(stack, model, models)),
+                Value::String(models::id_of(stack, model, models)),
             );
         }
         let Some(list) = stack.resources_mut("shields") else {
@@ -69,25 +69,6 @@ pub(super) fn register(stack: &mut Stack, shields: Vec<Shield>, models: &[ModelI
         list.retain(|old| old.get("shield_id").and_then(Value::as_str) != Some(name.as_str()));
         list.push(Value::Object(entry));
         stack.shields_at.get_or_insert(path);
-    }
-}
-
-/// The model id as in client requests.
-fn model_id(stack: &Stack, model: String, models: &[ModelId]) -> String {
-    if let Some(registered) = models
-        .iter()
-        .find(|registered| registered.name == model || registered.id == model)
-    {
-        return registered.id.clone();
-    }
-    let has_prefix = model.split_once('/').is_some_and(|(prefix, _)| {
-        stack
-            .entries("inference")
-            .any(|entry| entry.id().name() == Some(prefix))
-    });
-    match stack.placed("inference").next() {
-        Some(first) if models::prefixes_ids(stack) && !has_prefix => format!("{first}/{model}"),
-        _ => model,
     }
 }
 

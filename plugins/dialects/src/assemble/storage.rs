@@ -1,4 +1,4 @@
-//! State storage: redis, postgres and sqlite in the shape of the dialect.
+//! State storage: redis, postgres, mongodb and sqlite in the shape of the dialect.
 //!
 //! If the resource does not set storage, the base is unchanged.
 
@@ -11,6 +11,7 @@ use llsd_adapter_sdk::documents::{
 use llsd_adapter_sdk::serde_json::{Map, Value, json};
 
 use super::base::Stack;
+use super::take_text;
 use crate::endpoint;
 use crate::env;
 use crate::layout::{Kind, State};
@@ -18,7 +19,7 @@ use llsd_adapter_sdk::Release;
 
 /// The storage that the resource sets, independent of the dialect.
 struct Choice {
-    /// `sqlite`, `redis` or `postgres`.
+    /// `sqlite`, `redis`, `postgres` or `mongodb`.
     engine: &'static str,
     /// Everything but the type; empty for sqlite, whose file depends on the store.
     settings: Object,
@@ -30,11 +31,13 @@ pub(super) fn apply(stack: &mut Stack, storage: Storage, data_dir: &str) {
         kv,
         sql,
         kv_postgres,
+        kv_mongodb,
         kv_options,
         sql_options,
     } = storage;
     let mut kv = match kv_postgres {
         Some(server) => choose_postgres(stack, Kind::Kv, server),
+        None if !kv_mongodb.is_empty() => choose_mongodb(stack, kv_mongodb),
         None => kv.and_then(|kv| choose_kv(stack, kv)),
     };
     let mut sql = sql.and_then(|sql| choose_postgres(stack, Kind::Sql, sql));
@@ -166,43 +169,75 @@ fn choose_postgres(stack: &mut Stack, kind: Kind, server: SqlStorage) -> Option<
                     "percent-encode the value in the Secret, or use connectionString",
                 );
             }
-            let mut settings = Map::new();
-            let parts = [
-                ("host", Some(host)),
-                ("port", port),
-                ("db", database),
-                ("user", Some(user)),
-                ("password", password),
-            ];
-            for (key, part) in parts {
-                let value = match part {
-                    None if key == "port" => port_value(stack, "5432"),
-                    None => continue,
-                    Some(TextOrReference::Text(text)) if key == "port" => port_value(stack, &text),
-                    Some(TextOrReference::Text(text)) => Value::String(text),
-                    Some(TextOrReference::Reference(variable)) => {
-                        let text = env::reference(&variable);
-                        let reference = Some(variable.clone());
-                        let read_as = env::read_as(stack.dialect.env, key);
-                        stack.variables.push(Variable {
-                            env: variable,
-                            reference,
-                            part: None,
-                            value: None,
-                            read_as,
-                        });
-                        Value::String(text)
-                    }
-                };
-                settings.insert(key.to_owned(), value);
-            }
-            settings
+            let parts = [Some(host), port, database, Some(user), password];
+            connection_parts(stack, parts, "5432")
         }
     };
     Some(Choice {
         engine: "postgres",
         settings,
     })
+}
+
+/// The connection to MongoDB. Other releases start their stores in another event loop than the one that serves
+/// requests, and the client of MongoDB works in one only.
+fn choose_mongodb(stack: &mut Stack, mut server: Object) -> Option<Choice> {
+    if stack.dialect.product != "ogx" || !stack.has(Release::first(1, 2, 0)) {
+        let problem = format!("requests to {} fail with MongoDB", stack.dialect.id);
+        stack.diagnostics.error(
+            "unsupported-option",
+            "spec.storage.kv.type",
+            problem,
+            "use postgres or redis, or ogx 1.2 or newer",
+        );
+        return None;
+    }
+    let parts = ["host", "port", "database", "user", "password"].map(|key| {
+        let Some(Value::Object(mut part)) = server.remove(key) else {
+            return None;
+        };
+        let text = take_text(&mut part, "text").map(TextOrReference::Text);
+        text.or_else(|| take_text(&mut part, "reference").map(TextOrReference::Reference))
+    });
+    Some(Choice {
+        engine: "mongodb",
+        settings: connection_parts(stack, parts, "27017"),
+    })
+}
+
+/// The settings for host, port, database, user and password.
+fn connection_parts(
+    stack: &mut Stack,
+    parts: [Option<TextOrReference>; 5],
+    default_port: &str,
+) -> Object {
+    let mut settings = Map::new();
+    for (key, part) in ["host", "port", "db", "user", "password"]
+        .into_iter()
+        .zip(parts)
+    {
+        let value = match part {
+            None if key == "port" => port_value(stack, default_port),
+            None => continue,
+            Some(TextOrReference::Text(text)) if key == "port" => port_value(stack, &text),
+            Some(TextOrReference::Text(text)) => Value::String(text),
+            Some(TextOrReference::Reference(variable)) => {
+                let text = env::reference(&variable);
+                let reference = Some(variable.clone());
+                let read_as = env::read_as(stack.dialect.env, key);
+                stack.variables.push(Variable {
+                    env: variable,
+                    reference,
+                    part: None,
+                    value: None,
+                    read_as,
+                });
+                Value::String(text)
+            }
+        };
+        settings.insert(key.to_owned(), value);
+    }
+    settings
 }
 
 /// A connection string if the release is known to accept one; otherwise its parts, each from a

@@ -9,9 +9,11 @@ mod detection;
 mod expansion;
 mod hostile;
 mod providers;
+mod registrations;
 mod resources;
 mod server;
 mod storage;
+mod telemetry;
 
 use llsd_adapter_sdk::documents::{AssemblyRequest, ExpansionRequest};
 use llsd_adapter_sdk::serde_json::{self, Value, json};

@@ -111,6 +111,34 @@ fn an_address_that_redis_cannot_have_is_refused() {
 }
 
 #[test]
+fn mongodb_is_for_releases_that_start_it_where_they_use_it() {
+    let server = json!({"kvMongodb": {
+        "host": {"text": "mongo"}, "database": {"text": "d"}, "user": {"text": "u"},
+        "password": {"reference": "P"},
+    }});
+    for schema in SCHEMAS {
+        let report = stored(schema, server.clone());
+        if schema != OGX_1_0 {
+            let expected = ["unsupported-option spec.storage.kv.type"];
+            assert_eq!(report.errors(), expected, "{schema}");
+            continue;
+        }
+        assert_eq!(report.errors(), Vec::<String>::new());
+        assert_eq!(
+            report.config()["storage"]["backends"]["kv_default"],
+            json!({
+                "type": "kv_mongodb", "host": "mongo", "port": 27017, "db": "d", "user": "u",
+                "password": "${env.P}",
+            })
+        );
+        let mut old = request(schema, json!({"storage": server}));
+        old["serverVersion"] = json!("1.1.2");
+        let expected = ["unsupported-option spec.storage.kv.type"];
+        assert_eq!(assemble(old).errors(), expected);
+    }
+}
+
+#[test]
 fn postgres_by_its_parts() {
     let parts = json!({"sql": {
         "type": "postgres", "host": {"reference": "H"}, "port": {"text": "5433"}, "database": {"text": "d"},

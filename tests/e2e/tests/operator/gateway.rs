@@ -5,8 +5,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use llsd_api::Distribution;
 use llsd_controller::install_definitions;
 use llsd_e2e::{
-    Operator, TestEnv, condition, gateway_objects, install_gateway_api, minimal,
-    wait_for_gateway_object,
+    Operator, TestEnv, condition, install_gateway_api, minimal, objects_of, wait_for_object,
 };
 use llsd_render::objects::Kind;
 use llsd_testbed::{Release, Testbed};
@@ -22,7 +21,7 @@ async fn start(prefix: &str) -> Operator {
 }
 
 fn objects(operator: &Operator, kind: Kind) -> Api<DynamicObject> {
-    gateway_objects(operator, kind)
+    objects_of(operator, kind)
 }
 
 /// What the controller of a Gateway writes.
@@ -49,7 +48,7 @@ async fn answer(operator: &Operator, kind: Kind, is_accepted: bool) {
 }
 
 async fn wait_until_gone(operator: &Operator, kind: Kind, name: &str) {
-    wait_for_gateway_object(operator, kind, name, false).await;
+    wait_for_object(operator, kind, name, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,7 +97,7 @@ async fn a_gateway_gets_the_route_that_fits_the_server_and_the_status_shows_its_
     let tls = json!({"spec": {"networking": {"tls": {"secretName": "serving"}}}});
     operator.edit("minimal", tls).await;
     wait_until_gone(&operator, Kind::HTTPRoute, "minimal-route").await;
-    wait_for_gateway_object(&operator, Kind::TLSRoute, "minimal-route", true).await;
+    wait_for_object(&operator, Kind::TLSRoute, "minimal-route", true).await;
 
     let again = json!({"backendTLS": {"caConfigMapName": "ca"}});
     operator
@@ -109,7 +108,7 @@ async fn a_gateway_gets_the_route_that_fits_the_server_and_the_status_shows_its_
         .await;
     wait_until_gone(&operator, Kind::TLSRoute, "minimal-route").await;
     let name = "minimal-backend-tls";
-    wait_for_gateway_object(&operator, Kind::BackendTLSPolicy, name, true).await;
+    wait_for_object(&operator, Kind::BackendTLSPolicy, name, true).await;
     let policies = objects(&operator, Kind::BackendTLSPolicy);
     let policy = policies.get(name).await.unwrap();
     let validation = &policy.data["spec"]["validation"];

@@ -13,15 +13,18 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use llsd_controller::{Endpoints, Options, install_definitions};
-use llsd_e2e::{Permission, TestEnv, TestRegistry, granted, install_gateway_api, registries};
+use llsd_e2e::{
+    Permission, TestEnv, TestRegistry, granted, install_gateway_api, install_pod_monitors,
+    registries,
+};
 use llsd_testbed::{Access, AuditedRequest, Release, Testbed};
 use tokio::sync::OnceCell;
 
 use migration::{create_unmigrated, install_webhooks, wait_until_migrated};
 use scenarios::{
     attach_to_a_gateway, break_settings, collide_with_foreign_objects, create_and_remove_children,
-    postgres_secret, replace_plugins, update_and_undo, use_ca_bundle_of_another_namespace,
-    with_postgres,
+    postgres_secret, replace_plugins, serve_metrics, update_and_undo,
+    use_ca_bundle_of_another_namespace, with_postgres,
 };
 
 /// Permissions that the API server checks internally, without an audit line: resource, verb, and the error
@@ -50,6 +53,7 @@ async fn every_shipped_permission_is_used() {
     let admin = testbed.client("admin").await.unwrap();
     install_definitions(&admin, None).await.unwrap();
     install_gateway_api(&admin).await;
+    install_pod_monitors(&admin).await;
     let env = TestEnv::cluster_wide(testbed, "permissions").await;
     let start = env.mark().await;
 
@@ -72,6 +76,7 @@ async fn every_shipped_permission_is_used() {
     create_and_remove_children(&operator).await;
     collide_with_foreign_objects(&operator).await;
     attach_to_a_gateway(&operator).await;
+    serve_metrics(&operator).await;
     use_ca_bundle_of_another_namespace(&operator).await;
     replace_plugins(&operator, &registry).await;
     update_and_undo(&operator).await;

@@ -10,8 +10,8 @@ use kube::ResourceExt;
 use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
 use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
-    DEADLINE, Operator, SERVED_BY, TestRegistry, condition, config_map, gateway_objects,
-    has_condition, named, wait_for_gateway_object,
+    DEADLINE, Operator, SERVED_BY, TestRegistry, condition, config_map, has_condition, named,
+    objects_of, wait_for_object,
 };
 use llsd_render::objects::Kind;
 use llsd_testbed::{CertificateAuthority, eventually, until};
@@ -148,7 +148,7 @@ pub(crate) async fn attach_to_a_gateway(operator: &Operator) {
         Kind::BackendTLSPolicy => "foreign-backend-tls",
         _ => "foreign-route",
     });
-    let api = |kind| gateway_objects(operator, kind);
+    let api = |kind| objects_of(operator, kind);
     for (kind, name) in kinds.into_iter().zip(names) {
         let backend = json!({"name": "other", "port": 1});
         let spec = match kind {
@@ -187,7 +187,7 @@ pub(crate) async fn attach_to_a_gateway(operator: &Operator) {
                 _ => format!("{name}-route"),
             };
             if own {
-                wait_for_gateway_object(operator, kind, &object, true).await;
+                wait_for_object(operator, kind, &object, true).await;
                 continue;
             }
             let wanted = format!("{kind:?} {object:?}");
@@ -206,8 +206,47 @@ pub(crate) async fn attach_to_a_gateway(operator: &Operator) {
             Kind::BackendTLSPolicy => "attached-backend-tls",
             _ => "attached-route",
         };
-        wait_for_gateway_object(operator, kind, object, false).await;
+        wait_for_object(operator, kind, object, false).await;
     }
+}
+
+/// Creates and removes a PodMonitor, and finds one of another owner under the name of that of another
+/// resource.
+pub(crate) async fn serve_metrics(operator: &Operator) {
+    let foreign = "foreign-counted-metrics";
+    let ApiResource {
+        api_version, kind, ..
+    } = Kind::PodMonitor.resource();
+    let object = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": foreign},
+        "spec": {"selector": {}, "podMetricsEndpoints": []},
+    });
+    objects_of(operator, Kind::PodMonitor)
+        .patch(
+            foreign,
+            &PatchParams::apply("tests").force(),
+            &Patch::Apply(&object),
+        )
+        .await
+        .unwrap();
+    for name in ["foreign-counted", "counted"] {
+        let mut resource = named(name);
+        resource["spec"]["distribution"] = json!({"name": "ogx-starter"});
+        resource["spec"]["telemetry"] = json!({"metrics": {}});
+        operator.create(&resource).await;
+    }
+    let is_named = |cr: &Distribution| {
+        condition(cr, "DeploymentUpdated")
+            .is_some_and(|(_, _, message)| message.contains(&format!("PodMonitor {foreign:?}")))
+    };
+    operator
+        .wait_for("foreign-counted", "named", is_named)
+        .await;
+    wait_for_object(operator, Kind::PodMonitor, "counted-metrics", true).await;
+    operator
+        .edit("counted", json!({"spec": {"telemetry": null}}))
+        .await;
+    wait_for_object(operator, Kind::PodMonitor, "counted-metrics", false).await;
 }
 
 /// Refers to a CA bundle in another namespace. Only the CA key is copied, and a changed CA is copied again.

@@ -1,6 +1,8 @@
 //! Checks `spec.storage.kv`.
 
-use super::postgres::{self, Connection};
+use super::connection::Connection;
+use super::mongodb::{self, CheckedMongoDb};
+use super::postgres;
 use super::server_fields::check_server_fields;
 use super::sql::CheckedSql;
 use crate::checked::secrets::{self, Reference};
@@ -25,6 +27,8 @@ pub enum CheckedKv {
     },
     /// A PostgreSQL server; never [`CheckedSql::Sqlite`].
     Postgres(Box<CheckedSql>),
+    /// A MongoDB server.
+    MongoDb(Box<CheckedMongoDb>),
 }
 
 pub(super) fn check(
@@ -53,32 +57,36 @@ pub(super) fn check(
         user,
         password,
     };
-    let is_postgres = kind == &Some(KvKind::Postgres);
-    let server = match kind {
-        // Its password has no other connection fields beside it.
-        Some(KvKind::Redis) => None,
-        _ => postgres::check(&connection, is_postgres, path, diagnostics),
-    };
+    if let (Some(kind @ (KvKind::Postgres | KvKind::MongoDb)), Some(_)) = (kind, endpoint) {
+        let name = match kind {
+            KvKind::MongoDb => "mongodb",
+            _ => "postgres",
+        };
+        diagnostics.error(
+            &path.field("endpoint"),
+            format!("is the address of Redis, and the type is {name}"),
+            "remove it, and set host and user",
+        );
+    }
     match kind {
         Some(KvKind::Postgres) => {
-            if endpoint.is_some() {
-                diagnostics.error(
-                    &path.field("endpoint"),
-                    "is the address of Redis, and the type is postgres",
-                    "remove it, and set host and user, or connectionString",
-                );
-            }
+            let server = postgres::check(&connection, path, diagnostics);
             server.map(Box::new).map(CheckedKv::Postgres)
+        }
+        Some(KvKind::MongoDb) => {
+            let server = mongodb::check(&connection, path, diagnostics);
+            server.map(Box::new).map(CheckedKv::MongoDb)
         }
         Some(KvKind::Redis) => check_redis(&connection, endpoint.as_deref(), path, diagnostics),
         kind => {
+            connection.read(path, diagnostics);
             let mut used = vec![("endpoint", endpoint.is_some())];
             used.extend(connection.used());
             check_server_fields(
                 kind.is_some(),
                 &used,
                 path,
-                ("redis or postgres", &rules::KV_NEEDS_TYPE),
+                ("redis, postgres or mongodb", &rules::KV_NEEDS_TYPE),
                 diagnostics,
             );
             Some(CheckedKv::Sqlite)
@@ -100,8 +108,8 @@ fn check_redis(
         if is_set && field != "password" {
             diagnostics.error(
                 &path.field(field),
-                "is a connection field of PostgreSQL, and the type is redis",
-                "remove it, or set type: postgres",
+                "is a connection field of PostgreSQL and MongoDB, and the type is redis",
+                "remove it, or set type: postgres or type: mongodb",
             );
         }
     }

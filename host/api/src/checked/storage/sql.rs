@@ -1,6 +1,7 @@
 //! Checks `spec.storage.sql`.
 
-use super::postgres::{self, Connection};
+use super::connection::Connection;
+use super::postgres;
 use super::server_fields::check_server_fields;
 use crate::checked::secrets::{Reference, StringOrReference};
 use crate::diagnostic::Collector;
@@ -83,15 +84,10 @@ pub(super) fn check(
         user,
         password,
     };
-    let checked = postgres::check(
-        &connection,
-        kind == &Some(SqlKind::Postgres),
-        path,
-        diagnostics,
-    );
     if kind == &Some(SqlKind::Postgres) {
-        return checked;
+        return postgres::check(&connection, path, diagnostics);
     }
+    connection.read(path, diagnostics);
     check_server_fields(
         kind.is_some(),
         &connection.used(),

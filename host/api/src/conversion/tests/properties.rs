@@ -198,6 +198,7 @@ fn v1alpha2_spec() -> BoxedStrategy<Value> {
             "configPatch",
             "paused",
             "access",
+            "telemetry",
             "unknown",
         ],
         vec![
