@@ -7,7 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams, PostParams};
 use llsd_api::{Distribution, SchemaPlugin};
 use llsd_e2e::{
     DEADLINE, Operator, SERVED_BY, TestRegistry, condition, config_map, has_condition, named,
@@ -229,9 +229,19 @@ pub(crate) async fn serve_metrics(operator: &Operator) {
         )
         .await
         .unwrap();
+    // Without it, the operator reads the labels of the image, and tests reach no registry outside.
+    let base = llsd_render::distributions::labelled_base("ogx-starter").unwrap();
+    let base: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "ogx-base"}, "data": {"config.yaml": base},
+    }))
+    .unwrap();
+    let maps = operator.api::<ConfigMap>();
+    maps.create(&PostParams::default(), &base).await.unwrap();
     for name in ["foreign-counted", "counted"] {
         let mut resource = named(name);
-        resource["spec"]["distribution"] = json!({"name": "ogx-starter"});
+        resource["spec"]["distribution"] = json!({
+            "name": "ogx-starter", "baseConfig": {"configMapName": "ogx-base"},
+        });
         resource["spec"]["telemetry"] = json!({"metrics": {}});
         operator.create(&resource).await;
     }
