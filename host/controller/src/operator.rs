@@ -106,7 +106,7 @@ pub async fn run(
     let tag_interval = options.tag_interval;
     let Assembly {
         context,
-        reflector,
+        resources,
         mut triggered,
         is_leader,
         schema_plugins,
@@ -137,15 +137,15 @@ pub async fn run(
     // An operator for one namespace may not write in others.
     let _migration = (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client)]));
     let mut paced = JoinSet::new();
-    let all = reflector.0.clone();
-    paced.spawn(coordinate(context.clone(), all, namespace.clone()));
+    let store = resources.0.clone();
+    paced.spawn(coordinate(context.clone(), store, namespace.clone()));
     if let Some(interval) = tag_interval {
         paced.spawn(check_tags(context.clone(), interval));
     }
     let stop_schema_plugins = shutdown.clone().map(|()| drop(schema_plugins));
     let reconciling = async {
         futures::join!(
-            reconcile_all(context, &scope, reflector, triggered, shutdown),
+            reconcile_all(context, &scope, resources, triggered, shutdown),
             stop_schema_plugins,
         );
     };

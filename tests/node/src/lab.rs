@@ -18,6 +18,8 @@ use crate::postgres::{self, POSTGRES};
 const READY_WITHIN: Duration = Duration::from_secs(300);
 
 const ROUTED_WITHIN: Duration = Duration::from_secs(30);
+/// Lines of a log in the message of a failed test.
+const LOG_LINES: usize = 60;
 
 /// A namespace with a model server behind the Service `vllm`. It is deleted when dropped.
 pub struct Lab {
@@ -181,12 +183,16 @@ impl Lab {
         serde_json::from_str(&text).with_context(|| format!("kubectl printed no JSON for {object}"))
     }
 
-    /// The pods of a server and the end of their logs, for the message of a failed test.
-    async fn explain(&self, name: &str) -> String {
-        let pods = self.run(["get", "pods", "--output=wide"]).await;
-        let logs = ["logs", &format!("deployment/{name}"), "--tail=30"].map(str::to_owned);
-        let logs = self.run(logs.iter().map(String::as_str)).await;
+    /// The pods of a server and the end of their logs without the requests that succeeded, for the message
+    /// of a failed test.
+    pub async fn explain(&self, name: &str) -> String {
         let show = |result: Result<String>| result.unwrap_or_else(|error| error.to_string());
-        format!("pods:\n{}\nlog of the server:\n{}", show(pods), show(logs))
+        let pods = show(self.run(["get", "pods", "--output=wide"]).await);
+        let selector = format!("--selector=app.kubernetes.io/instance={name}");
+        let logs = ["logs", &selector, "--prefix", "--tail=-1"];
+        let logs = show(self.run(logs).await);
+        let lines: Vec<_> = logs.lines().filter(|line| !line.contains("200")).collect();
+        let end = &lines[lines.len().saturating_sub(LOG_LINES)..];
+        format!("pods:\n{pods}\nlog of the server:\n{}", end.join("\n"))
     }
 }

@@ -55,7 +55,9 @@ async fn no_request_is_lost_while_the_operator_is_upgraded_removed_and_installed
     }
     replace_operator(cluster, &lab, &chart).await;
     for (name, pods, load) in running {
-        load.stop(REQUESTS).await.unwrap();
+        if let Err(error) = load.stop(REQUESTS).await {
+            panic!("{error:#}\n{}", lab.explain(name).await);
+        }
         assert_eq!(lab.pod_uids(name).await.unwrap(), pods, "{name}");
     }
 }

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{self, Store};
 use llsd_render::objects::{Cluster, Kind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -14,7 +12,7 @@ use super::{Endpoints, Options};
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
     Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
-    ResourceRef, StatusCache, WatchedResource, Watches,
+    ResourceRef, ResourceStore, ResourceWriter, StatusCache, Watches,
 };
 use crate::images::{Fetcher, Images};
 use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
@@ -30,7 +28,7 @@ use crate::settings::{CurrentSettings, SettingsWatcher};
 pub(super) struct Assembly {
     pub(super) context: Arc<Context>,
     /// The store of all resources.
-    pub(super) reflector: (Store<WatchedResource>, Writer<WatchedResource>),
+    pub(super) resources: (ResourceStore, ResourceWriter),
     /// The resources that were triggered.
     pub(super) triggered: BoxStream<'static, ResourceRef>,
     /// Tells the `SchemaPlugin` controller whether this replica is the leader.
@@ -123,7 +121,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     background.spawn(async move { poller.servers.run(&poller.contents, &poller.trigger).await });
     serve(&mut background, endpoints, &context);
 
-    let (reader, writer) = reflector::store();
+    let (resources, writer) = ResourceStore::new();
     let schema_plugin_options = SchemaPluginOptions {
         client,
         registries,
@@ -131,7 +129,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         namespace: operator_namespace,
         selector: plugin_selector,
         resources: Resources {
-            all: reader.clone(),
+            store: resources.clone(),
             context: context.clone(),
         },
         events,
@@ -141,7 +139,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     let controller = serve_schema_plugins(schema_plugin_options, context.plugins.clone(), receiver);
     Assembly {
         context,
-        reflector: (reader, writer),
+        resources: (resources, writer),
         triggered: triggered.boxed(),
         is_leader,
         schema_plugins: JoinSet::from_iter([controller]),

@@ -7,18 +7,16 @@ use futures::{Stream, StreamExt};
 use kube::ResourceExt;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{self, Controller};
-use kube::runtime::reflector::Store;
-use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event, watcher};
 
-use crate::cache::{PAGE_SIZE, ResourceRef, Scope, WatchedResource};
+use crate::cache::{PAGE_SIZE, ResourceRef, ResourceStore, ResourceWriter, Scope, WatchedResource};
 use crate::reconcile::{Context, error_policy, reconcile};
 
 /// Reconciles resources until `shutdown` completes.
 pub(super) async fn reconcile_all(
     context: Arc<Context>,
     scope: &Scope,
-    (reader, writer): (Store<WatchedResource>, Writer<WatchedResource>),
+    (store, writer): (ResourceStore, ResourceWriter),
     triggered: impl Stream<Item = ResourceRef> + Send + 'static,
     shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) {
@@ -37,7 +35,7 @@ pub(super) async fn reconcile_all(
         () = shutdown.clone() => return,
         () = loaded => {}
     }
-    let reconciliations = Controller::for_stream(resources, reader.clone())
+    let reconciliations = Controller::for_stream(resources, store.for_controller())
         .reconcile_on(triggered)
         .reconcile_all_on(plugin_changes)
         .reconcile_all_on(prefix_changes)
@@ -60,7 +58,7 @@ pub(super) async fn reconcile_all(
     // A controller ignores its shutdown signal before its first list is complete.
     let shutdown_before_list = async {
         tokio::select! {
-            _ = reader.wait_until_ready() => std::future::pending().await,
+            _ = store.wait_until_listed() => std::future::pending().await,
             () = shutdown => {}
         }
     };
@@ -74,13 +72,13 @@ pub(super) async fn reconcile_all(
 fn watch_resources(
     context: &Arc<Context>,
     scope: &Scope,
-    writer: Writer<WatchedResource>,
+    writer: ResourceWriter,
 ) -> impl Stream<Item = Result<WatchedResource, watcher::Error>> + Send + 'static + use<> {
     let forgetting = context.clone();
     let api = scope.api::<WatchedResource>(&context.client);
-    watcher(api, watcher::Config::default().page_size(PAGE_SIZE))
-        .default_backoff()
-        .reflect(writer)
+    let events = watcher(api, watcher::Config::default().page_size(PAGE_SIZE)).default_backoff();
+    writer
+        .write(events)
         // A controller does not report deletions.
         .inspect(move |event| {
             if let Ok(Event::InitApply(listed)) = event {

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
-use kube::runtime::reflector::Store;
 use llsd_api::schema_plugin::ShadowSummary;
 use llsd_api::{Distribution, check};
 use llsd_plugin::Plugin;
@@ -17,7 +16,7 @@ use llsd_render::Generated;
 use llsd_render::objects::Kind;
 use serde_json::Value;
 
-use crate::cache::WatchedResource;
+use crate::cache::ResourceStore;
 use crate::reconcile::gather::{Source, gather, trusted_ca};
 use crate::reconcile::generate::{self, generate_with};
 use crate::reconcile::{Context, owner};
@@ -34,7 +33,7 @@ const MAX_PATHS: usize = 3;
 
 /// All resources, and the context to generate their configurations.
 pub(crate) struct Resources {
-    pub(crate) all: Store<WatchedResource>,
+    pub(crate) store: ResourceStore,
     pub(crate) context: Arc<Context>,
 }
 
@@ -65,9 +64,9 @@ impl Resources {
         before: &Arc<[Plugin]>,
         after: &Arc<[Plugin]>,
     ) -> Option<Comparison> {
-        self.all.wait_until_ready().await.ok()?;
+        self.store.wait_until_listed().await.ok()?;
         self.context.cache.complete().await;
-        let mut all = self.all.state();
+        let mut all = self.store.all();
         all.sort_by_key(|one| (one.namespace(), one.name_any()));
         let read_until = Instant::now() + READ_TIME;
         let effects = stream::iter(all).map(|one| async move {

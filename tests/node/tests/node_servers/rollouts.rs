@@ -20,8 +20,10 @@ async fn replace_under_load(lab: &Lab, name: &str, replicas: u32) -> Result<()> 
     let server = lab.ready(name).await?;
     let load = Load::start(&server).await?;
     let replaced = lab.replace_pods(name, "1").await;
-    let result = load.stop(REQUESTS).await;
-    replaced.and(result)
+    match replaced.and(load.stop(REQUESTS).await) {
+        Err(error) => Err(error.context(lab.explain(name).await)),
+        result => result,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

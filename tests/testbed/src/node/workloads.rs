@@ -116,7 +116,14 @@ fn vllm_objects(script: &str, models: &[&str], token: Option<&str>) -> Value {
         "image": STARTER_IMAGE,
         "command": command,
         "env": env,
-        "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 1},
+        // Servers that start beside it may leave it no time for seconds. It is not what is tested, so it
+        // stays ready.
+        "readinessProbe": {
+            "httpGet": {"path": "/health", "port": 8000},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 30,
+        },
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "code", "mountPath": "/code"}],
     });

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::reflector::Store;
 use kube::{Resource as _, ResourceExt};
 use llsd_api::SchemaPlugin;
 use llsd_api::labels::{self, FIELD_MANAGER, ROLLOUTS_CONFIG_MAP};
@@ -14,7 +13,7 @@ use llsd_api::schema_plugin::RolloutProgress;
 use serde_json::json;
 
 use super::{Progress, Resource};
-use crate::cache::WatchedResource;
+use crate::cache::ResourceStore;
 use crate::reconcile::context::Context;
 
 /// Delay after a change, in which further changes are collected.
@@ -27,7 +26,7 @@ const PLUGIN_PREFIX: &str = "plugin.";
 /// Lets resources take turns, and publishes the progress, until the future is dropped.
 pub(crate) async fn coordinate(
     ctx: Arc<Context>,
-    all: Store<WatchedResource>,
+    store: ResourceStore,
     operator_namespace: String,
 ) {
     let publisher = Publisher {
@@ -41,7 +40,7 @@ pub(crate) async fn coordinate(
         // At the start, every resource is a change.
         tokio::time::sleep(DEBOUNCE).await;
         let settings = ctx.settings.get().await;
-        let resources = all.state();
+        let resources = store.all();
         let resources: BTreeSet<Resource> = resources
             .iter()
             .map(|one| (one.namespace().unwrap_or_default(), one.name_any()))
