@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     let changes = compare::compare(&renderer.resources(&old)?, &renderer.resources(&new)?);
     match arguments.output {
-        Format::Human if changes.is_empty() => output::print_progress("no resource changes"),
+        Format::Human if changes.is_empty() => output::print_note("no resource changes"),
         Format::Human => output::print_styled(&report::text(&changes)),
         Format::Json => output::print(&serde_json::to_string_pretty(&report::json(&changes))?),
         Format::Markdown => output::print(&report::markdown(&changes)),
@@ -122,7 +122,7 @@ impl Renderer<'_> {
                 }
                 // Templates look like YAML and are not.
                 Err(_) if !text.contains(KIND) => {}
-                Err(error) => output::print_progress(&format!("skipped {path}: {error:#}")),
+                Err(error) => output::print_note(&format!("skipped {path}: {error:#}")),
             }
         }
         let maps: Vec<Value> = found

@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             address += &format!("#token={token}");
         }
         output::print(&address);
-        output::print_progress("open this address in a browser; Ctrl-C ends");
+        output::print_note("open this address in a browser; Ctrl-C ends");
         if open {
             open_browser(&address);
         }

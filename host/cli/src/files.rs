@@ -24,14 +24,22 @@ pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))
 }
 
-/// Replaces the text of a file at once, so that a failed write leaves the old text. Keeps its permissions.
-pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file at once: a write that fails or is interrupted leaves the file as it was. Keeps the permissions
+/// of an existing file.
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = Path::new(&temporary);
     let write = || {
-        std::fs::write(temporary, text)?;
-        std::fs::set_permissions(temporary, std::fs::metadata(path)?.permissions())?;
+        // A device or a pipe cannot be replaced.
+        let existing = std::fs::metadata(path).ok();
+        if existing.as_ref().is_some_and(|found| !found.is_file()) {
+            return std::fs::write(path, &content);
+        }
+        std::fs::write(temporary, &content)?;
+        if let Some(existing) = existing {
+            std::fs::set_permissions(temporary, existing.permissions())?;
+        }
         std::fs::rename(temporary, path)
     };
     write().with_context(|| format!("failed to write {}", path.display()))

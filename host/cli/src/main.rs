@@ -21,6 +21,7 @@ mod output;
 mod page;
 mod plugin;
 mod plugin_loader;
+mod progress;
 mod recording;
 mod reference;
 mod render;

@@ -9,6 +9,7 @@ use llsd_api::{Diagnostic, Severity, escape_lines};
 use llsd_render::{SchemaChoice, SchemaSource};
 
 use crate::generation::{Outcome, Report};
+use crate::progress::print_above;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
@@ -25,13 +26,15 @@ pub(crate) enum OutputFormat {
 
 /// Prints an error and its causes.
 pub(crate) fn print_error(error: &anyhow::Error) {
-    eprintln!(
-        "{ERROR}error:{ERROR:#} {}",
-        escape_lines(&error.to_string())
-    );
-    for cause in error.chain().skip(1) {
-        eprintln!("  caused by: {}", escape_lines(&cause.to_string()));
-    }
+    print_above(|| {
+        eprintln!(
+            "{ERROR}error:{ERROR:#} {}",
+            escape_lines(&error.to_string())
+        );
+        for cause in error.chain().skip(1) {
+            eprintln!("  caused by: {}", escape_lines(&cause.to_string()));
+        }
+    });
 }
 
 /// Prints a command's data to standard output.
@@ -42,18 +45,18 @@ pub(crate) fn print(text: &str) {
 /// Prints data that contains our own colours. The caller has escaped everything else.
 #[allow(clippy::print_stdout, reason = "a command prints its data here only")]
 pub(crate) fn print_styled(text: &str) {
-    anstream::println!("{}", text.trim_end_matches('\n'));
+    print_above(|| anstream::println!("{}", text.trim_end_matches('\n')));
 }
 
 /// Prints a warning.
 #[cfg(feature = "network")]
 pub(crate) fn print_warning(text: &str) {
-    eprintln!("{WARNING}warning:{WARNING:#} {}", escape_lines(text));
+    print_above(|| eprintln!("{WARNING}warning:{WARNING:#} {}", escape_lines(text)));
 }
 
-/// Prints a message about the progress of a command.
-pub(crate) fn print_progress(text: &str) {
-    eprintln!("{}", escape_lines(text));
+/// Prints a message that is not data.
+pub(crate) fn print_note(text: &str) {
+    print_above(|| eprintln!("{}", escape_lines(text)));
 }
 
 /// Prints the diagnostics of a generation, and the schema if the resource is rejected although one was
@@ -67,12 +70,16 @@ pub(crate) fn print_report(subject: &str, report: &Report) {
             SchemaSource::Detected => "detected in the base configuration",
             SchemaSource::RunningServer => "chosen by the release of the running server",
         };
-        eprintln!("  schema: {} ({source})\n", escape_lines(id));
+        print_above(|| eprintln!("  schema: {} ({source})\n", escape_lines(id)));
     }
 }
 
 /// Prints whether a file or resource is accepted, and its diagnostics, errors first.
 pub(crate) fn print_diagnostics(subject: &str, diagnostics: &[Diagnostic]) {
+    print_above(|| write_diagnostics(subject, diagnostics));
+}
+
+fn write_diagnostics(subject: &str, diagnostics: &[Diagnostic]) {
     let subject = escape_lines(subject);
     let errors = diagnostics.iter().filter(|one| one.is_error()).count();
     let warnings = diagnostics.len() - errors;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::caches::Caches;
 use crate::files;
+use crate::progress::Progress;
 
 /// Options of every command that generates a configuration.
 #[derive(clap::Args)]
@@ -106,11 +107,13 @@ pub(crate) fn host_with(
 /// Loads the plugins of `--plugin`, then the built-in ones. The order is their priority.
 pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec<Plugin>> {
     let mut plugins = load_given(host, arguments)?;
+    let progress = Progress::of_items("loading the built-in plugins", llsd_builtin::ADAPTERS.len());
     for builtin in llsd_builtin::ADAPTERS {
         let plugin = host
             .load(builtin.component, Origin::BuiltIn)
             .with_context(|| format!("failed to load the built-in plugin {}", builtin.name))?;
         plugins.push(plugin);
+        progress.advance();
     }
     Ok(plugins)
 }
@@ -123,6 +126,7 @@ pub(crate) fn load_given(host: &Host, arguments: &PluginOptions) -> anyhow::Resu
 
 /// Loads a plugin from a file.
 pub(crate) fn load_file(host: &Host, path: &Path) -> anyhow::Result<Plugin> {
+    let _progress = Progress::new(&format!("loading {}", path.display()));
     host.load(&files::bytes(path)?, Origin::External)
         .with_context(|| format!("failed to load the plugin {}", path.display()))
 }

@@ -131,17 +131,17 @@ impl Recorder {
             std::fs::create_dir_all(&case)
                 .with_context(|| format!("failed to create {}", case.display()))?;
             let request = format!("{{\"call\":{:?},\"request\":{request}}}\n", entry.call);
-            write(&case.join("request.json"), &request)?;
-            write(&case.join("answer.json"), &format!("{answer}\n"))?;
+            files::write(&case.join("request.json"), &request)?;
+            files::write(&case.join("answer.json"), format!("{answer}\n"))?;
             entries.push(entry.clone());
         }
-        write(&folder.join("config.yaml"), config)?;
+        files::write(&folder.join("config.yaml"), config)?;
         let file = ReceiptFile {
             form: FORM.to_owned(),
             receipt: receipt.clone(),
             calls: entries,
         };
-        write(
+        files::write(
             &folder.join("receipt.json"),
             &(serde_json::to_string_pretty(&file)? + "\n"),
         )
@@ -232,8 +232,4 @@ impl Recording {
 
 fn case_name(number: usize, entry: &CallEntry) -> String {
     format!("{:03}-{}", number + 1, entry.call)
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
 }

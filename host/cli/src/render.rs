@@ -71,14 +71,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             if let ConfigFormat::Json = arguments.output {
                 output::print(&serde_json::to_string_pretty(&as_json(&report))?);
             }
-            output::print_progress(
+            output::print_note(
                 "the server uses the configuration of its image; nothing is generated",
             );
             return Ok(Exit::Success);
         }
         Outcome::Unchanged => yaml::write(&report.base),
         Outcome::Override { config_map, .. } => {
-            output::print_progress(&format!(
+            output::print_note(&format!(
                 "the configuration is taken from ConfigMap {config_map:?}; nothing is generated"
             ));
             return Ok(Exit::Success);
@@ -116,7 +116,7 @@ fn print_objects(
             Ok(Exit::Success)
         }
         Err(problems) => {
-            output::print_progress(&problems.to_string());
+            output::print_note(&problems.to_string());
             Ok(Exit::Rejected)
         }
     }

@@ -14,13 +14,24 @@ mod target;
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "network")]
+use anyhow::ensure;
 use anyhow::{Context, bail};
 use llsd_api::API_VERSION_V1ALPHA1;
+#[cfg(feature = "network")]
+use llsd_api::KIND;
 use llsd_api::conversion::v1alpha1_path;
+#[cfg(feature = "network")]
+use llsd_render::adapter::Adapter;
 use llsd_render::served_schemas;
+#[cfg(feature = "network")]
+use serde_json::Value;
 
 use crate::generation::BaseOptions;
+#[cfg(feature = "network")]
+use crate::generation::LoadedBase;
 use crate::output::{self, OutputFormat};
+use crate::progress::Progress;
 use crate::yaml_edit::{self, Edit};
 use crate::{Exit, files, plugin_loader};
 use destination::Destination;
@@ -28,6 +39,8 @@ use plan::Verdict;
 use planner::Planner;
 use report::UpgradeReport;
 pub(crate) use subjects::Subject;
+#[cfg(feature = "network")]
+use subjects::resources_of;
 use subjects::subjects;
 
 /// The commands.
@@ -83,32 +96,17 @@ fn run_plan(arguments: &Arguments) -> anyhow::Result<Exit> {
     let adapters = plugin_loader::as_adapters(&plugins);
     let release = Destination::find(arguments, &adapters)?;
     let subjects = subjects(arguments)?;
+    let base = arguments.generation.load_base()?;
     let planner = Planner {
-        arguments,
+        options: &arguments.generation,
         adapters: &adapters,
-        base: arguments.generation.load_base()?,
+        base: base.as_ref(),
         distributions: arguments.generation.settings.distributions()?,
     };
-    let releases = served_schemas(&adapters);
-    let mut rows = Vec::new();
-    let mut edits = Vec::new();
-    for subject in &subjects {
-        let (row, own) = planner
-            .row(subject, &release, &releases)
-            .with_context(|| format!("failed to plan for {}", subject.place))?;
-        rows.push(row);
-        edits.push(own);
-    }
-    let report = UpgradeReport {
-        to: release.name(),
-        schema: release.schema.clone(),
-        releases,
-        rows,
-    };
+    let (report, edits) = plan_all(&planner, &subjects, &release)?;
     if let Some(path) = &arguments.html {
-        std::fs::write(path, report.page())
-            .with_context(|| format!("failed to write {}", path.display()))?;
-        output::print_progress(&format!("wrote {}", path.display()));
+        files::write(path, report.page())?;
+        output::print_note(&format!("wrote {}", path.display()));
     }
     match arguments.output {
         OutputFormat::Human => output::print_styled(&report.text(arguments.diff)),
@@ -121,7 +119,7 @@ fn run_plan(arguments: &Arguments) -> anyhow::Result<Exit> {
         if arguments.write && can_write && !edits.is_empty() {
             write(subject, edits)?;
         } else if arguments.write && !can_write {
-            output::print_progress(&format!(
+            output::print_note(&format!(
                 "{}: not changed: {}",
                 row.subject(),
                 row.plan.verdict.text()
@@ -134,6 +132,55 @@ fn run_plan(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else {
         Exit::Rejected
     })
+}
+
+/// The plans of all resources, and the mechanical edits of each.
+fn plan_all(
+    planner: &Planner<'_>,
+    subjects: &[Subject],
+    release: &Destination,
+) -> anyhow::Result<(UpgradeReport, Vec<Vec<Edit>>)> {
+    let releases = served_schemas(planner.adapters);
+    let progress = Progress::of_items("planning", subjects.len());
+    let mut rows = Vec::new();
+    let mut edits = Vec::new();
+    for subject in subjects {
+        let (row, own) = planner
+            .row(subject, release, &releases)
+            .with_context(|| format!("failed to plan for {}", subject.place))?;
+        rows.push(row);
+        edits.push(own);
+        progress.advance();
+    }
+    let report = UpgradeReport {
+        to: release.name(),
+        schema: release.schema.clone(),
+        releases,
+        rows,
+    };
+    Ok((report, edits))
+}
+
+/// The plan to move the resources among objects to a dialect, as a page.
+#[cfg(feature = "network")]
+pub(crate) fn plan_page(
+    objects: Vec<Value>,
+    dialect: &str,
+    options: &BaseOptions,
+    base: Option<&LoadedBase>,
+    adapters: &[&dyn Adapter],
+) -> anyhow::Result<String> {
+    let planner = Planner {
+        options,
+        adapters,
+        base,
+        distributions: options.settings.distributions()?,
+    };
+    let objects = objects.into_iter().map(|object| (None, object)).collect();
+    let subjects = resources_of(objects);
+    ensure!(!subjects.is_empty(), "the text contains no {KIND}");
+    let (report, _) = plan_all(&planner, &subjects, &Destination::dialect(dialect))?;
+    Ok(report.page())
 }
 
 /// Makes the edits in the file of a resource.
@@ -163,7 +210,7 @@ fn write(subject: &Subject, edits: &[Edit]) -> anyhow::Result<()> {
     };
     let text = yaml_edit::apply(&files::text(path)?, *place, &edits)
         .with_context(|| format!("failed to edit {}", path.display()))?;
-    files::replace(path, &text)?;
-    output::print_progress(&format!("{}: changed", subject.place));
+    files::write(path, &text)?;
+    output::print_note(&format!("{}: changed", subject.place));
     Ok(())
 }

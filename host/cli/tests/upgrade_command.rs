@@ -42,6 +42,28 @@ fn resource<'p>(plan: &'p Value, name: &str) -> &'p Value {
 }
 
 #[test]
+fn the_progress_of_a_plan_is_shown_on_a_terminal_only() {
+    let arguments = ["upgrade", "plan", "-f", "samples", "--to", "ogx/1.0"];
+    let command = [&[env!("CARGO_BIN_EXE_llsd")], &arguments[..]]
+        .concat()
+        .join(" ");
+    // `script` runs a command on a terminal, and prints what the terminal shows.
+    let terminal = Command::new("script")
+        .args(["--quiet", "--command", &command, "/dev/null"])
+        .current_dir(root())
+        .env("TERM", "xterm")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&terminal.stdout);
+    assert!(shown.contains("planning ["), "{shown}");
+    assert!(shown.contains(" left"), "{shown}");
+
+    let piped = llsd(&arguments);
+    assert!(!stderr(&piped).contains("planning"), "{}", stderr(&piped));
+}
+
+#[test]
 fn a_folder_is_planned_with_a_verdict_for_each_resource() {
     let plan = plan(&["-f", "samples", "--to", "ogx/1.0"]);
     let minimal = resource(&plan, "minimal");

@@ -63,4 +63,4 @@ pub use mirror::{Mirror, Mirrors};
 pub use plugin::{Cause, PullError, PulledPlugin, Pushed, SignatureStatus, Stage};
 pub use policy::{Denied, Policy, Rule};
 pub use reference::{ParseReferenceError, Reference};
-pub use settings::{Limits, ProxySettings, Retry, Settings, Timeouts};
+pub use settings::{Limits, ProxySettings, Retry, Settings, Timeouts, TransferObserver};

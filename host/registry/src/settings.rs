@@ -43,6 +43,15 @@ pub struct Settings {
     pub check_access: bool,
     /// Resolves host names.
     pub network: Arc<dyn Network>,
+    /// Is told about transfers of blobs.
+    pub observer: Option<Arc<dyn TransferObserver>>,
+}
+
+/// Is told about transfers of blobs, to show their progress.
+pub trait TransferObserver: Send + Sync {
+    /// Of the blob `at`, `done` of `total` bytes were transferred. The transfer ends with the last byte, or
+    /// without notice if it fails.
+    fn transferred(&self, at: &str, done: u64, total: u64);
 }
 
 impl Default for Settings {
@@ -62,6 +71,7 @@ impl Default for Settings {
             tag_ttl: Duration::from_secs(300),
             check_access: true,
             network: Arc::new(SystemNetwork),
+            observer: None,
         }
     }
 }

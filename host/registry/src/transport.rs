@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::error::{Error, from_transport};
 use crate::guard::{AddressGuard, GuardedResolver};
-use crate::settings::{ProxySettings, Retry, Settings, Timeouts};
+use crate::settings::{ProxySettings, Retry, Settings, Timeouts, TransferObserver};
 
 /// The most redirects that are followed. Storage backends need one.
 const MAX_REDIRECTS: usize = 5;
@@ -64,6 +64,7 @@ pub(crate) struct Transport {
     guard: Arc<AddressGuard>,
     pub(crate) timeouts: Timeouts,
     retry: Retry,
+    observer: Option<Arc<dyn TransferObserver>>,
 }
 
 impl Transport {
@@ -101,7 +102,15 @@ impl Transport {
             guard,
             timeouts: settings.timeouts,
             retry: settings.retry,
+            observer: settings.observer.clone(),
         })
+    }
+
+    /// Tells the observer that `done` of `total` bytes of a blob were transferred.
+    pub(crate) fn report(&self, at: &str, done: u64, total: u64) {
+        if let Some(observer) = &self.observer {
+            observer.transferred(at, done, total);
+        }
     }
 
     /// Sends a request. Retries transient errors, server errors and rate limits.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use llsd_render::yaml;
 use llsd_servers::{
-    NEWEST_LLAMA_STACK, RELEASES, Release, ValidationReport, render, root, upgrade_plan, validate,
+    FakeVllm, NEWEST_LLAMA_STACK, RELEASES, Release, ValidationReport, image_packages, probe,
+    render, root, upgrade_plan, validate,
 };
 use serde_json::{Value, json};
 
@@ -67,6 +68,44 @@ fn samples_that_are_ready_are_accepted_by_the_release() {
                 report.errors()
             );
         }
+    }
+}
+
+#[test]
+fn a_server_starts_with_the_file_of_its_plan() {
+    const MODEL: &str = "llama3.2-8b";
+    let vllm = FakeVllm::start(MODEL).unwrap();
+    for release in targets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let resource = json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": "chat"},
+            "spec": {
+                "distribution": {"name": "starter", "schema": "llama-stack/0.3"},
+                "providers": {"inference": {"provider": "vllm", "endpoint": vllm.endpoint()}},
+                "resources": {"models": [MODEL]},
+            },
+        });
+        std::fs::write(path("chat.yaml"), yaml::write(&resource)).unwrap();
+        std::fs::write(path("base.yaml"), release.inference_base().unwrap()).unwrap();
+        let base = path("base.yaml");
+        let options = ["--to-base-config", base.to_str().unwrap()];
+        let plan = plan(&path("chat.yaml"), release.schema, &options);
+        let files = ready(&plan, folder.path());
+        let [file] = files.as_slice() else {
+            panic!("{plan:#}");
+        };
+        let database = path("db").to_str().unwrap().to_owned();
+        let variables = [
+            image_packages().unwrap(),
+            ("SQLITE_STORE_DIR".to_owned(), database),
+        ];
+        let responses = probe(release, file, &variables, &["/v1/models"]).unwrap();
+        assert!(
+            responses[0]["body"].to_string().contains(MODEL),
+            "{responses:?}"
+        );
     }
 }
 

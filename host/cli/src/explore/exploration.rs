@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context;
 use llsd_adapter_sdk::documents::{Description, ModelId, ServedSchema};
 use llsd_api::{Diagnostic, FieldPath, escape_line, escape_lines};
 use llsd_plugin::Plugin;
 use llsd_render::adapter::Adapter;
-use llsd_render::{Generated, ReleaseRange, yaml};
+use llsd_render::{Generated, ReleaseRange, served_schemas, yaml};
 use serde_json::json;
 
 use super::document::{
@@ -22,7 +23,7 @@ use super::reading::{self, Marks, Reading};
 use super::{bases, line_diff};
 use crate::generation::{self, BaseOptions, LoadedBase, Outcome, Overrides, Report};
 use crate::objects::{self, RenderedObject};
-use crate::render;
+use crate::{render, upgrade};
 
 /// Problems that a page shows. More would be a list that no one reads.
 const PROBLEMS: usize = 200;
@@ -75,15 +76,8 @@ impl Explorer<'_> {
                 return emit(Part::View(Box::new(view)));
             }
         };
-        let interruptible: Vec<Interruptible<'_>> = self
-            .plugins
-            .iter()
-            .map(|plugin| Interruptible { plugin, stop })
-            .collect();
-        let adapters: Vec<&dyn Adapter> = interruptible
-            .iter()
-            .map(|adapter| adapter as &dyn Adapter)
-            .collect();
+        let interruptible = self.interruptible(stop);
+        let adapters = as_adapters(&interruptible);
         let generator = Generator {
             explorer: self,
             reading: &reading,
@@ -111,6 +105,36 @@ impl Explorer<'_> {
         }
     }
 
+    /// The plan to move the resource to the second dialect that is compared, the one that is shown, or the
+    /// newest one, as a page.
+    pub(super) fn plan(
+        &self,
+        question: &Question,
+        stop: &dyn Fn() -> bool,
+    ) -> anyhow::Result<String> {
+        let reading = reading::read(&question.text)
+            .map_err(|problem| anyhow::anyhow!("{}; {}", problem.problem, problem.fix))?;
+        let interruptible = self.interruptible(stop);
+        let adapters = as_adapters(&interruptible);
+        let served = served_schemas(&adapters);
+        let compared = question.compare.as_ref().map(|(_, right)| right);
+        let wanted = compared.or(question.dialect.as_ref()).or(served.last());
+        let dialect = wanted.filter(|dialect| served.contains(dialect));
+        let dialect = dialect.context("no plugin serves this release; choose another one")?;
+        let Reading {
+            resource, objects, ..
+        } = reading;
+        let objects = std::iter::once(resource).chain(objects).collect();
+        upgrade::plan_page(objects, dialect, self.options, self.base, &adapters)
+    }
+
+    fn interruptible<'a>(&'a self, stop: &'a dyn Fn() -> bool) -> Vec<Interruptible<'a>> {
+        let plugins = self.plugins.iter();
+        plugins
+            .map(|plugin| Interruptible { plugin, stop })
+            .collect()
+    }
+
     /// The dialects of all schema adapters, each once, with the plugin that generates it.
     fn dialects(&self) -> Vec<Dialect<'_>> {
         let mut all: Vec<Dialect<'_>> = Vec::new();
@@ -131,6 +155,11 @@ impl Explorer<'_> {
         }
         all
     }
+}
+
+fn as_adapters<'a>(interruptible: &'a [Interruptible<'a>]) -> Vec<&'a dyn Adapter> {
+    let all = interruptible.iter();
+    all.map(|adapter| adapter as &dyn Adapter).collect()
 }
 
 /// Generates the configuration of the resource of one answer.

@@ -71,8 +71,14 @@ enum RequestError {
     InvalidQuestion(#[from] serde_json::Error),
     #[error("{0} answers are being made; wait for one of them")]
     Busy(usize),
+    #[error(
+        "the answer was not complete after {RESPONSE_TIME:?}; a plugin is slow, or this machine is busy"
+    )]
+    Slow,
     #[error("{0:#}")]
     Cluster(anyhow::Error),
+    #[error("{0:#}")]
+    Plan(anyhow::Error),
     #[error("not found; the page is at /")]
     NotFound,
 }
@@ -94,6 +100,7 @@ fn router(page: Arc<Page>) -> Router {
         .route("/api/start", get(start))
         .route("/api/answer", post(answer))
         .route("/api/report", post(report))
+        .route("/api/plan", post(plan))
         .route("/api/plugins", get(plugins))
         .route("/api/opened", get(opened))
         .route("/api/cluster", get(names))
@@ -186,6 +193,40 @@ async fn report(State(page): State<Arc<Page>>, body: Body) -> Result<Response, R
     Ok((media_type, report::report(&question, &all)).into_response())
 }
 
+/// Makes the plan to move the resource to another release, as `llsd upgrade plan --html` writes it.
+async fn plan(State(page): State<Arc<Page>>, body: Body) -> Result<Response, RequestError> {
+    let question = read_question(body).await?;
+    let planning = ANSWERS.run(move || make_plan(&page, &question));
+    let planned = timeout(WAITING + RESPONSE_TIME, planning).await;
+    let html = match planned {
+        Ok(Ok(html)) => html?,
+        _ => return Err(RequestError::Busy(THREADS)),
+    };
+    // Not as HTML, so that no browser shows it with the rights of the page.
+    let media_type = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((media_type, html).into_response())
+}
+
+fn make_plan(page: &Page, question: &Question) -> Result<String, RequestError> {
+    let begun = Instant::now();
+    let is_late = || begun.elapsed() > RESPONSE_TIME;
+    let set = page.plugins.borrow().clone();
+    let plan = explorer(page, &set).plan(question, &is_late);
+    match is_late() {
+        true => Err(RequestError::Slow),
+        false => plan.map_err(RequestError::Plan),
+    }
+}
+
+fn explorer<'a>(page: &'a Page, set: &'a PluginSet) -> Explorer<'a> {
+    Explorer {
+        plugins: &set.plugins,
+        given: set.given,
+        base: page.base.as_ref(),
+        options: &page.options,
+    }
+}
+
 /// Starts an answer on a thread of its own. It ends when the receiver is dropped.
 async fn explore(
     page: Arc<Page>,
@@ -210,12 +251,7 @@ async fn explore(
 fn make(page: &Page, question: &Question, parts: &mpsc::UnboundedSender<Part>) {
     let begun = Instant::now();
     let set = page.plugins.borrow().clone();
-    let explorer = Explorer {
-        plugins: &set.plugins,
-        given: set.given,
-        base: page.base.as_ref(),
-        options: &page.options,
-    };
+    let explorer = explorer(page, &set);
     let is_late = || begun.elapsed() > RESPONSE_TIME;
     let stop = || is_late() || parts.is_closed();
     // Sending fails if the page has left, which `stop` notices.
@@ -224,9 +260,7 @@ fn make(page: &Page, question: &Question, parts: &mpsc::UnboundedSender<Part>) {
     });
     let _ = parts.send(match is_late() {
         true => Part::Stopped {
-            problem: format!(
-                "the answer was not complete after {RESPONSE_TIME:?}; a plugin is slow, or this machine is busy"
-            ),
+            problem: RequestError::Slow.to_string(),
         },
         false => Part::End {
             millis: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -313,6 +347,8 @@ impl IntoResponse for RequestError {
             Self::Refused(refusal) => refusal.status(),
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Incomplete | Self::InvalidQuestion(_) => StatusCode::BAD_REQUEST,
+            Self::Plan(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Slow => StatusCode::GATEWAY_TIMEOUT,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Cluster(_) => StatusCode::BAD_GATEWAY,

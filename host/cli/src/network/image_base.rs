@@ -6,7 +6,7 @@ use llsd_render::yaml;
 
 use crate::generation::LoadedBase;
 use crate::network::registry::{Client, RegistryOptions};
-use crate::output;
+use crate::progress::Progress;
 
 /// Options that select an image and its registry.
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ impl ImageOptions {
     /// Reads the base configuration of an image, as the operator does.
     pub(crate) fn read(&self, image: &Reference) -> anyhow::Result<LoadedBase> {
         let client = Client::new(&self.registries, image)?;
-        output::print_progress(&format!("reading {image}"));
+        let _progress = Progress::new(&format!("reading {image}"));
         let base = client.block_on(client.registry.base_config(image, &client.keyring))?;
         let config = yaml::read(&base.yaml)
             .with_context(|| format!("{image}: {} is not a server configuration", base.source))?;

@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let previewed = previewer.preview(&resource).await?;
         let changed: Vec<String> = previewed.objects.iter().filter_map(describe).collect();
         if changed.is_empty() {
-            output::print_progress(&format!(
+            output::print_note(&format!(
                 "{}: none of {} objects would change",
                 resource.name_any(),
                 previewed.objects.len()

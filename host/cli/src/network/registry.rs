@@ -3,18 +3,38 @@
 //! Credentials come from docker's configuration file. The cache belongs to one user, so content in it
 //! is used without checking with the registry that the user still has access.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use llsd_registry::guard::AllowedAddress;
 use llsd_registry::signature::{Identity, Level, PublicKey, TrustedRoot, Verification};
 use llsd_registry::{
     BaseError, Cause, Keyring, Mirror, Mirrors, Policy, ProxySettings, PullError, Reference,
-    Registry, Rule, Settings, labelling, signature,
+    Registry, Rule, Settings, TransferObserver, labelling, signature,
 };
 
 use crate::caches::Caches;
 use crate::files;
+use crate::progress::Progress;
+
+/// Shows the transfers of a client.
+#[derive(Default)]
+struct Transfers(Mutex<HashMap<String, Progress>>);
+
+impl TransferObserver for Transfers {
+    fn transferred(&self, at: &str, done: u64, total: u64) {
+        let mut transfers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if done >= total {
+            transfers.remove(at);
+            return;
+        }
+        let new = || Progress::of_bytes(at, total);
+        let progress = transfers.entry(at.to_owned()).or_insert_with(new);
+        progress.set_done(done);
+    }
+}
 
 /// Options of every command that uses a registry.
 #[derive(clap::Args)]
@@ -62,6 +82,7 @@ impl Client {
         let mirrored = settings.mirrors.rewrite(named)?;
         settings.allowed.push(allowed_address(mirrored.registry()));
         settings.check_access = false;
+        settings.observer = Some(Arc::new(Transfers::default()));
         settings.cache_dir = Caches::of_user().registry();
         Ok(Self {
             registry: Registry::new(settings)?,

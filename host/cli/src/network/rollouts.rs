@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         match arguments.output {
             OutputFormat::Json => output::print(&Value::Object(rollouts).to_string()),
             OutputFormat::Human if rollouts.is_empty() => {
-                output::print_progress("no rollout has started");
+                output::print_note("no rollout has started");
             }
             OutputFormat::Human => {
                 let lines: Vec<String> = rollouts.iter().map(line).collect();

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::network::cluster::distribution;
 use crate::network::operator_settings::OperatorOptions;
 use crate::network::preview::describe;
+use crate::progress::Progress;
 use crate::{Exit, output};
 
 /// The field manager of the annotation.
@@ -65,10 +66,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             is_dry_run: arguments.dry_run,
         };
         let mut exit = Exit::Success;
+        let progress = Progress::of_items("updating", resources.len());
         for resource in resources {
             if request.send(&resource).await? && arguments.dry_run {
                 exit = Exit::Rejected;
             }
+            progress.advance();
         }
         Ok(exit)
     })
@@ -110,7 +113,7 @@ impl Request<'_> {
         let previewed = self.previewer.preview_change(resource, self.change).await?;
         let changed: Vec<String> = previewed.objects.iter().filter_map(describe).collect();
         if changed.is_empty() {
-            output::print_progress(&format!("{name}: nothing would change"));
+            output::print_note(&format!("{name}: nothing would change"));
             return Ok(false);
         }
         if self.change == Change::Update {
@@ -131,7 +134,7 @@ impl Request<'_> {
             .patch_metadata(&name, &parameters, &Patch::Merge(change))
             .await
             .with_context(|| format!("failed to annotate {name:?}"))?;
-            output::print_progress(&format!("{name}: requested"));
+            output::print_note(&format!("{name}: requested"));
         }
         Ok(true)
     }
@@ -139,7 +142,7 @@ impl Request<'_> {
 
 fn print_updates(name: &str, Preview { updates, .. }: &Preview) {
     for update in updates {
-        output::print_progress(&format!("{name}: {update}"));
+        output::print_note(&format!("{name}: {update}"));
     }
 }
 

@@ -20,7 +20,7 @@ use crate::network::cluster::distribution;
 use crate::network::operator_settings::OperatorOptions;
 use crate::page::Html;
 use crate::recording::Recorder;
-use crate::{Exit, output, text_diff};
+use crate::{Exit, files, output, text_diff};
 use answer::{Answer, State};
 
 const TITLE: Style = Style::new().bold();
@@ -56,8 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let answer = answer_for(&resource);
         if let Some(path) = &arguments.html {
             let page = page(&resource, &answer, &events, &previewed);
-            std::fs::write(path, page).with_context(|| format!("failed to write {}", path.display()))?;
-            output::print_progress(&format!("wrote {}", path.display()));
+            files::write(path, page)?;
+            output::print_note(&format!("wrote {}", path.display()));
         }
         let mut report = headline(&resource, &answer);
         report += &overview(&resource);

@@ -54,8 +54,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 .with_context(|| format!("{} is not a valid baseline", path.display()))?,
         ),
         Some(path) => {
-            std::fs::write(path, serde_json::to_string_pretty(&costs)?)?;
-            output::print_progress(&format!("wrote the baseline {}", path.display()));
+            files::write(path, serde_json::to_string_pretty(&costs)?)?;
+            output::print_note(&format!("wrote the baseline {}", path.display()));
             None
         }
         None => None,

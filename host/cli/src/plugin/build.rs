@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::embedded;
 use super::new::Language;
-use crate::{Exit, output};
+use crate::{Exit, files, output};
 
 /// Arguments of `plugin build`.
 #[derive(clap::Args)]
@@ -42,8 +42,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         .output
         .clone()
         .unwrap_or_else(|| target.join(name).with_added_extension("wasm"));
-    write(&output, &component)?;
-    output::print_progress(&format!(
+    files::write(&output, &component)?;
+    output::print_note(&format!(
         "{}: {} KiB",
         output.display(),
         component.len().div_ceil(1024)
@@ -108,7 +108,7 @@ fn build_javascript(folder: &Path, target: &Path) -> anyhow::Result<Vec<u8>> {
         .arg("--output")
         .arg(&output);
     execute(&mut command, "install Node.js")?;
-    read(&output)
+    files::bytes(&output)
 }
 
 /// Compiles and links all C files without a C library, and wraps the module.
@@ -143,7 +143,7 @@ fn build_c(folder: &Path, target: &Path) -> anyhow::Result<Vec<u8>> {
     )?;
     let wit = wit(folder, target)?;
     Ok(llsd_componentize::wrap_module(
-        &read(&module)?,
+        &files::bytes(&module)?,
         &wit,
         world,
     )?)
@@ -177,7 +177,7 @@ fn wit(folder: &Path, target: &Path) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("failed to create {}", written.display()))?;
     for (path, text) in embedded::WIT {
         if path.ends_with(".wit") {
-            write(&written.join(path), text.as_bytes())?;
+            files::write(&written.join(path), text)?;
         }
     }
     Ok(written)
@@ -195,12 +195,4 @@ fn execute(command: &mut Command, fix: &str) -> anyhow::Result<()> {
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(())
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(path, bytes).with_context(|| format!("failed to write {}", path.display()))
 }

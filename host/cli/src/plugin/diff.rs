@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             compare(&fixture.name, &old, &new);
         }
     }
-    output::print_progress(&format!(
+    output::print_note(&format!(
         "{same} equal, {unexpected} unexpected differences"
     ));
     Ok(if unexpected == 0 {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::embedded;
-use crate::{Exit, output};
+use crate::{Exit, files, output};
 
 /// Arguments of `plugin new`.
 #[derive(clap::Args)]
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Language::Js => "npm install && npm test && ",
         Language::C => "",
     };
-    output::print_progress(&format!(
+    output::print_note(&format!(
         "created {name}; next: cd {name} && {first}llsd plugin build && llsd plugin test target/{name}.wasm --fixtures tests/golden"
     ));
     Ok(Exit::Success)
@@ -101,7 +101,7 @@ pub(crate) fn update_sdk(SdkArguments { folder }: &SdkArguments) -> anyhow::Resu
     for (path, text) in sdk(lang) {
         write(&folder.join(path), &text)?;
     }
-    output::print_progress(&format!(
+    output::print_note(&format!(
         "{} has the SDK of llsd {}",
         folder.display(),
         env!("CARGO_PKG_VERSION")
@@ -270,7 +270,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
         .context("a template file has no parent directory")?;
     std::fs::create_dir_all(parent)
         .with_context(|| format!("failed to create {}", parent.display()))?;
-    std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
+    files::write(path, text)
 }
 
 #[cfg(test)]

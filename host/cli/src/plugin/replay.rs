@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::print(difference);
     }
     if receipt.engine != ENGINE {
-        output::print_progress(&format!(
+        output::print_note(&format!(
             "{} generated this, and {ENGINE} replayed it: fuel can differ between releases",
             receipt.engine
         ));

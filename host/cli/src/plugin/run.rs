@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let response = plugin.call(&request)?;
     let json: serde_json::Value = serde_json::from_str(&response.output.to_json())?;
     output::print(&serde_json::to_string_pretty(&json)?);
-    output::print_progress(&format!(
+    output::print_note(&format!(
         "{} fuel, {} KiB of memory, {:?}",
         response.fuel,
         response.memory_bytes / 1024,

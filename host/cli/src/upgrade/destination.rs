@@ -17,6 +17,15 @@ pub(super) struct Destination {
 }
 
 impl Destination {
+    /// A dialect, with the base configurations that are built in.
+    pub(super) fn dialect(schema: &str) -> Self {
+        Self {
+            schema: schema.to_owned(),
+            image: None,
+            base: None,
+        }
+    }
+
     /// Reads `--to`: a dialect, a release or an image.
     pub(super) fn find(arguments: &Arguments, adapters: &[&dyn Adapter]) -> anyhow::Result<Self> {
         let given = arguments.to_base_config.as_deref();

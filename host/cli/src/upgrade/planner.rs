@@ -9,23 +9,22 @@ use llsd_render::distributions::{KnownDistribution, labelled_base};
 use llsd_render::{ValueSource, candidate, schema_of_base, served_schemas, yaml};
 use serde_json::{Value, json};
 
-use super::Arguments;
 use super::destination::Destination;
 use super::plan::{self, BaseFit, Case, Plan, PlannedEdit, Side};
 use super::report::Row;
 use super::state::Variables;
 use super::subjects::Subject;
 use super::target::{Movement, Target, movement, renamed_types};
-use crate::generation::{self, LoadedBase, Outcome, Overrides, Report};
+use crate::generation::{self, BaseOptions, LoadedBase, Outcome, Overrides, Report};
 use crate::operator_config_map::Distributions;
 use crate::yaml_edit::Edit;
 
 /// Generates for today and for a release.
 pub(super) struct Planner<'a> {
-    pub(super) arguments: &'a Arguments,
+    pub(super) options: &'a BaseOptions,
     pub(super) adapters: &'a [&'a dyn Adapter],
     /// The base configuration of `--base-config` or `--image`.
-    pub(super) base: Option<LoadedBase>,
+    pub(super) base: Option<&'a LoadedBase>,
     pub(super) distributions: Distributions,
 }
 
@@ -62,11 +61,7 @@ impl Planner<'_> {
             matrix.push(if *schema == release.schema {
                 judged.plan.verdict
             } else {
-                let other = Destination {
-                    schema: schema.clone(),
-                    image: None,
-                    base: None,
-                };
+                let other = Destination::dialect(schema);
                 self.judge(subject, &present, &other)?.plan.verdict
             });
         }
@@ -102,8 +97,8 @@ impl Planner<'_> {
         };
         let report = generation::run_with(
             resource.clone(),
-            self.base.as_ref(),
-            &self.arguments.generation,
+            self.base,
+            self.options,
             overrides,
             self.adapters,
         )?;
@@ -190,7 +185,7 @@ impl Planner<'_> {
             schema: None,
             objects: &subject.objects,
         };
-        overrides.config_map_value(&self.arguments.generation, name, key)
+        overrides.config_map_value(self.options, name, key)
     }
 
     fn judge(
@@ -236,7 +231,7 @@ impl Planner<'_> {
         let report = generation::run_with(
             resource,
             base.as_ref().or(generates.then_some(&empty)),
-            &self.arguments.generation,
+            self.options,
             overrides,
             self.adapters,
         )?;

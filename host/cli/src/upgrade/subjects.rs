@@ -31,7 +31,7 @@ pub(super) fn subjects(arguments: &Arguments) -> anyhow::Result<Vec<Subject>> {
         #[cfg(not(feature = "network"))]
         anyhow::bail!("pass files or folders with --filename");
     }
-    let mut objects = Vec::new();
+    let mut objects: Vec<(Option<(PathBuf, usize)>, Value)> = Vec::new();
     for path in &arguments.paths {
         let is_folder = path.is_dir();
         for file in files::yaml_files(path)? {
@@ -40,30 +40,39 @@ pub(super) fn subjects(arguments: &Arguments) -> anyhow::Result<Vec<Subject>> {
                     found
                         .into_iter()
                         .enumerate()
-                        .map(|(place, object)| (file.clone(), place, object)),
+                        .map(|(place, object)| (Some((file.clone(), place)), object)),
                 ),
                 // A folder may hold templates and other files that are not YAML.
-                Err(error) if is_folder => output::print_progress(&format!("skipped: {error:#}")),
+                Err(error) if is_folder => output::print_note(&format!("skipped: {error:#}")),
                 Err(error) => return Err(error),
             }
         }
     }
-    let maps: Vec<Value> = objects
-        .iter()
-        .filter(|(_, _, object)| object["kind"] == "ConfigMap" || object["items"].is_array())
-        .map(|(_, _, object)| object.clone())
-        .collect();
-    let found: Vec<Subject> = objects
-        .into_iter()
-        .filter(|(_, _, object)| object["kind"] == KIND)
-        .map(|(file, place, object)| Subject {
-            place: file.display().to_string(),
-            file: Some((file, place)),
-            object,
-            objects: maps.clone(),
-            running: None,
-        })
-        .collect();
+    let found = resources_of(objects);
     ensure!(!found.is_empty(), "the files contain no {KIND}");
     Ok(found)
+}
+
+/// The resources among objects, which may also contain their ConfigMaps. Each object may have a file, and a
+/// place among its documents.
+pub(super) fn resources_of(objects: Vec<(Option<(PathBuf, usize)>, Value)>) -> Vec<Subject> {
+    let maps: Vec<Value> = objects
+        .iter()
+        .filter(|(_, object)| object["kind"] == "ConfigMap" || object["items"].is_array())
+        .map(|(_, object)| object.clone())
+        .collect();
+    let resources = objects
+        .into_iter()
+        .filter(|(_, object)| object["kind"] == KIND);
+    let subjects = resources.map(|(file, object)| Subject {
+        place: match &file {
+            Some((path, _)) => path.display().to_string(),
+            None => "text of the page".to_owned(),
+        },
+        file,
+        object,
+        objects: maps.clone(),
+        running: None,
+    });
+    subjects.collect()
 }

@@ -47,6 +47,40 @@ fn an_answer_has_the_configuration_and_a_row_for_each_dialect() {
 }
 
 #[test]
+fn an_upgrade_plan_is_that_of_the_command() {
+    let page = Page::start(&[]);
+    let json = [("Content-Type", "application/json")];
+    let ask = |question: Value| page.request("POST", "/api/plan", &json, &question.to_string());
+    let plan = ask(json!({ "text": MINIMAL, "compare": ["llama-stack/0.3", "llama-stack/0.4"] }));
+    assert_eq!(plan.status, 200, "{}", plan.body);
+    let folder = tempfile::tempdir().unwrap();
+    let (resource, html) = (
+        folder.path().join("r.yaml"),
+        folder.path().join("plan.html"),
+    );
+    std::fs::write(&resource, MINIMAL).unwrap();
+    let command = Command::new(env!("CARGO_BIN_EXE_llsd"))
+        .args(["upgrade", "plan", "--to", "llama-stack/0.4", "-f"])
+        .args([&resource, Path::new("--html"), &html])
+        .output()
+        .unwrap();
+    assert!(html.exists(), "{command:?}");
+    let of_command = std::fs::read_to_string(&html).unwrap();
+    let place = resource.display().to_string();
+    assert_eq!(plan.body, of_command.replace(&place, "text of the page"));
+
+    let newest = ask(about(MINIMAL));
+    assert!(
+        newest.body.contains("can move to ogx/1.0"),
+        "{}",
+        newest.body
+    );
+    let unknown = ask(json!({ "text": MINIMAL, "dialect": "none/1" }));
+    assert_eq!(unknown.status, 422, "{}", unknown.body);
+    assert_eq!(ask(about("kind: [")).status, 422);
+}
+
+#[test]
 fn a_report_is_a_file_and_not_a_page() {
     let page = Page::start(&[]);
     let question = json!({

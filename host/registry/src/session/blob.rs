@@ -41,6 +41,8 @@ impl BlobReader<'_> {
                 if hasher.count() > expected {
                     return wrong_length(hasher.count());
                 }
+                let transport = &self.session.transport;
+                transport.report(&self.at, hasher.count(), expected);
                 self.hasher = Some(hasher);
                 Ok(Some(bytes))
             }

@@ -47,10 +47,13 @@ impl Session {
         target
             .query_pairs_mut()
             .append_pair("digest", &digest.to_string());
+        let total = bytes.len() as u64;
         let upload = Request::get(target, &at)
             .method(Method::PUT)
             .body("application/octet-stream", bytes);
+        self.transport.report(&at, 0, total);
         self.send(repository, Access::Push, &upload).await?;
+        self.transport.report(&at, total, total);
         Ok(digest)
     }
 

@@ -1,11 +1,12 @@
 //! Plugins that are pushed, pulled and signed by this crate and by other tools.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use llsd_registry::signature::{Level, PublicKey, Verification};
 use llsd_registry::{
-    Cause, Denied, Description, Digest, Keyring, Policy, Reference, Registry, Rule,
-    SignatureStatus, Stage,
+    Cause, Denied, Description, Digest, Keyring, Policy, Reference, Registry, Rule, Settings,
+    SignatureStatus, Stage, TransferObserver,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -42,6 +43,44 @@ async fn pushed(server: &RegistryServer, registry: &Registry, rest: &str) -> Ref
         .push_plugin(&target, COMPONENT, &description(), &keyring)
         .await;
     pushed.unwrap().reference
+}
+
+/// The transfers that were reported: blob, bytes done, bytes in all.
+#[derive(Default)]
+struct Transfers(Mutex<Vec<(String, u64, u64)>>);
+
+impl TransferObserver for Transfers {
+    fn transferred(&self, at: &str, done: u64, total: u64) {
+        let mut all = self.0.lock().unwrap();
+        all.push((at.to_owned(), done, total));
+    }
+}
+
+#[tokio::test]
+async fn the_transfers_of_a_component_are_reported_to_their_last_byte() {
+    let server = RegistryServer::start(Options::default());
+    let transfers = Arc::new(Transfers::default());
+    let registry = Registry::new(Settings {
+        observer: Some(transfers.clone()),
+        ..server.settings()
+    })
+    .unwrap();
+    let digest = Digest::of(COMPONENT).to_string();
+    let reported = || {
+        let all = std::mem::take(&mut *transfers.0.lock().unwrap());
+        let mut all = all.into_iter().filter(|(at, _, _)| at.contains(&digest));
+        let (_, first, total) = all.next().unwrap();
+        (first, all.next_back().map(|(_, done, _)| done), total)
+    };
+    let size = COMPONENT.len() as u64;
+    let target = pushed(&server, &registry, "acme/adapter:1.0.0").await;
+    assert_eq!(reported(), (0, Some(size), size));
+    let policy = allowing(&server, Verification::skip());
+    let keyring = server.keyring();
+    let pulled = registry.pull_plugin(&target, &keyring, &policy).await;
+    assert_eq!(pulled.unwrap().bytes, COMPONENT);
+    let (first, last, total) = reported();
+    assert_eq!((last.unwrap_or(first), total), (size, size));
 }
 
 #[tokio::test]

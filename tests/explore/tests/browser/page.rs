@@ -201,6 +201,12 @@ fn the_resource_and_a_report_can_be_saved() {
     let report = browser.saved("minimal-report.html").unwrap();
     assert!(report.contains("http://other:9000/v1"), "{report}");
     assert!(report.contains("Which releases accept it"));
+    browser.click("#save-plan").unwrap();
+    let plan = browser.saved("minimal-plan.html").unwrap();
+    assert!(
+        plan.contains("1 of 1 resources can move to ogx/1.0"),
+        "{plan}"
+    );
     // The report needs nothing but itself.
     let file = tempfile::Builder::new().suffix(".html").tempfile().unwrap();
     std::fs::write(file.path(), &report).unwrap();
@@ -294,13 +300,14 @@ fn everything_has_a_name_and_is_reached_with_the_keyboard() {
         order.push(at.as_str().unwrap().to_owned());
     }
     assert_eq!(
-        &order[..9],
+        &order[..10],
         [
             "skip",
             "open",
             "copy-link",
             "save-resource",
             "save-report",
+            "save-plan",
             "theme",
             "text",
             "warning",

@@ -204,14 +204,17 @@ function save(name, type, content) {
 const fileName = () => (view?.name || "resource").replace(/[^\w.-]/g, "-").slice(0, 80);
 
 $("save-resource").addEventListener("click", () => save(`${fileName()}.yaml`, "application/yaml", editor.value));
-$("save-report").addEventListener("click", async () => {
+async function savePage(kind) {
   try {
-    const response = await post("/api/report", question());
-    save(`${fileName()}-report.html`, "text/html", await response.blob());
+    const response = await post(`/api/${kind}`, question());
+    save(`${fileName()}-${kind}.html`, "text/html", await response.blob());
   } catch (error) {
     toast(explain(error));
   }
-});
+}
+for (const kind of ["report", "plan"]) {
+  $(`save-${kind}`).addEventListener("click", () => savePage(kind));
+}
 $("copy-link").addEventListener("click", async () => {
   if (!(await updateLink())) return toast("The resource is too large for a link. Save it instead.");
   try {

@@ -8,6 +8,7 @@ use crate::Exit;
 use crate::network::registry;
 use crate::network::registry::{Client, RegistryOptions};
 use crate::output::{self, OutputFormat};
+use crate::progress::Progress;
 
 /// Arguments of `image inspect`.
 #[derive(clap::Args)]
@@ -25,8 +26,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let image = &arguments.image;
     let client = Client::new(&arguments.registries, image)?;
-    output::print_progress(&format!("reading {image}"));
+    let progress = Progress::new(&format!("reading {image}"));
     let report = client.block_on(client.registry.inspect_image(image, &client.keyring))?;
+    drop(progress);
     match arguments.output {
         OutputFormat::Human => output::print(&as_text(image, &report)),
         OutputFormat::Json => {

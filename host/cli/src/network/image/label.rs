@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::network::registry::{Client, RegistryOptions};
 use crate::output::{self, OutputFormat};
+use crate::progress::Progress;
 use crate::{Exit, files};
 
 /// Arguments of `image label`.
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         config: text.into_bytes(),
     };
     let client = Client::new(&arguments.registries, &arguments.image)?;
-    output::print_progress(&format!("labelling {}", arguments.image));
+    let progress = Progress::new(&format!("labelling {}", arguments.image));
     let Labelled {
         reference,
         digest,
@@ -61,10 +62,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         &labelling,
         &client.keyring,
     ))?;
+    drop(progress);
     match arguments.output {
         OutputFormat::Human => {
             output::print(&format!("{reference}@{digest}"));
-            output::print_progress(&format!(
+            output::print_note(&format!(
                 "read back {}, {} bytes, label scheme {}",
                 base.source,
                 base.yaml.len(),

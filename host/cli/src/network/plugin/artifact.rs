@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::network::registry::{Client, SignatureOptions};
 use crate::output::{self, OutputFormat};
+use crate::progress::Progress;
 
 /// A pulled plugin, loaded into the sandbox.
 pub(super) struct Loaded {
@@ -23,7 +24,7 @@ pub(super) fn pull_and_load(
     limits: &Limits,
 ) -> anyhow::Result<Loaded> {
     let pulled = pull(client, reference, signatures, limits)?;
-    output::print_progress("loading the plugin");
+    let _progress = Progress::new("loading the plugin");
     let plugin = load_pulled(host, reference, &pulled.bytes, limits)?;
     Ok(Loaded { pulled, plugin })
 }
@@ -36,7 +37,7 @@ pub(super) fn pull(
     limits: &Limits,
 ) -> anyhow::Result<PulledPlugin> {
     let policy = signatures.policy(reference, limits.component_bytes as u64)?;
-    output::print_progress(&format!("pulling {reference}"));
+    let _progress = Progress::new(&format!("pulling {reference}"));
     let pulling = client
         .registry
         .pull_plugin(reference, &client.keyring, &policy);

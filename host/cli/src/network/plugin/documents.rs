@@ -11,6 +11,8 @@ use llsd_registry::{Attachment, Digest};
 use llsd_render::ENGINE;
 use serde_json::{Value, json};
 
+use crate::files;
+
 const STATEMENT: &str = "application/vnd.in-toto+json";
 const SBOM: &str = "application/vnd.cyclonedx+json";
 const CONFORMANCE: &str = "https://llamastack.io/attestations/conformance/v1";
@@ -61,8 +63,7 @@ impl Documents<'_> {
             .with_context(|| format!("failed to create {}", folder.display()))?;
         for (name, _, predicate) in self.predicates() {
             let file = folder.join(format!("{name}.json"));
-            std::fs::write(&file, serde_json::to_vec_pretty(&predicate)?)
-                .with_context(|| format!("failed to write {}", file.display()))?;
+            files::write(&file, serde_json::to_vec_pretty(&predicate)?)?;
         }
         Ok(())
     }

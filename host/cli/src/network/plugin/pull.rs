@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use llsd_registry::Reference;
 
 use super::artifact;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::output::OutputFormat;
-use crate::{Exit, plugin_loader};
+use crate::{Exit, files, plugin_loader};
 
 /// Arguments of `plugin pull`.
 #[derive(clap::Args)]
@@ -40,8 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         &arguments.signatures,
         &arguments.limits.read()?,
     )?;
-    std::fs::write(file, &pulled.bytes)
-        .with_context(|| format!("failed to write {}", file.display()))?;
+    files::write(file, &pulled.bytes)?;
     artifact::print(arguments.output, reference, &pulled)?;
     Ok(Exit::Success)
 }

@@ -19,6 +19,7 @@ use super::artifact;
 use super::documents::Documents;
 use crate::network::registry::{Client, RegistryOptions, SignatureOptions};
 use crate::output::{self, OutputFormat};
+use crate::progress::Progress;
 use crate::{Exit, files, plugin_loader};
 
 /// Arguments of `plugin push`.
@@ -68,7 +69,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } = arguments;
     let host = arguments.limits.host()?;
     let bytes = files::bytes(file)?;
-    let plugin = match host.load(&bytes, Origin::External) {
+    let loading = Progress::new("loading the plugin");
+    let loaded = host.load(&bytes, Origin::External);
+    drop(loading);
+    let plugin = match loaded {
         Ok(plugin) => plugin,
         Err(error) => {
             let error = anyhow::Error::new(error);
@@ -82,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(folder) = &arguments.layout {
         let report = conformance(&plugin, arguments);
         if !report.passed() {
-            output::print_progress("the conformance suite failed; nothing was written");
+            output::print_note("the conformance suite failed; nothing was written");
             return Ok(Exit::Rejected);
         }
         let tag = reference.tag().unwrap_or("latest");
@@ -105,11 +109,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             &digest,
         )?
     {
-        output::print_progress(&problem);
+        output::print_note(&problem);
         return Ok(Exit::Rejected);
     }
-    output::print_progress(&format!("pushing {pinned}"));
     let push = |target| {
+        let _progress = Progress::new(&format!("pushing {target}"));
         let (registry, keyring) = (&client.registry, &client.keyring);
         client.block_on(registry.push_plugin(target, &bytes, &description, keyring))
     };
@@ -123,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     )?;
     let report = conformance(&loaded.plugin, arguments);
     if !report.passed() {
-        output::print_progress(&format!(
+        output::print_note(&format!(
             "{pinned} failed the conformance suite; the tag was not written"
         ));
         return Ok(Exit::Rejected);
@@ -169,10 +173,10 @@ fn print(arguments: &Arguments, digest: &Digest, component: &str) -> anyhow::Res
 
 /// Runs the conformance suite, and prints its report if the plugin fails.
 fn conformance(plugin: &Plugin, arguments: &Arguments) -> Report {
-    output::print_progress("running the conformance suite");
+    let _progress = Progress::new("running the conformance suite");
     let report = llsd_conformance::run(plugin, arguments.fixtures.as_deref());
     if !report.passed() {
-        output::print_progress(&report.to_string());
+        output::print_note(&report.to_string());
     }
     report
 }
