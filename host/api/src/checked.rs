@@ -45,6 +45,7 @@ use crate::diagnostic::{Collector, Diagnostic, Diagnostics};
 use crate::document;
 use crate::field_path::FieldPath;
 use crate::gvk::{API_VERSION_V1ALPHA1, KIND};
+use crate::labels;
 use crate::limits;
 use crate::names;
 use crate::schema_validation;
@@ -59,6 +60,8 @@ pub struct Checked {
     pub namespace: Option<String>,
     /// Whether it was created through v1alpha1, even if it was edited through v1alpha2 since.
     pub was_made_in_v1alpha1: bool,
+    /// The label `app` of its pods.
+    pub pod_app: &'static str,
     /// The server to run.
     pub server: ServerSource,
     /// What happens when the tag of the image moves.
@@ -346,6 +349,7 @@ fn check_spec(distribution: &Distribution, diagnostics: &mut Collector) -> Optio
         name: distribution.metadata.name.clone().unwrap_or_default(),
         namespace: distribution.namespace(),
         was_made_in_v1alpha1: was_made_in_v1alpha1(distribution.annotations()),
+        pod_app: labels::pod_app(distribution.annotations()),
         server: server?,
         updates: spec.distribution.updates.unwrap_or_default(),
         schema: spec.distribution.schema.clone(),

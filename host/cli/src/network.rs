@@ -3,6 +3,7 @@
 //! They are the cargo feature `network`. Their dependencies take as long to compile as everything
 //! else, and a build that only renders and checks files does not need them.
 
+mod adopt;
 mod caches;
 mod cluster;
 mod doctor;
@@ -30,6 +31,8 @@ use crate::Exit;
 /// The commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
+    /// Take over a running server of ogx-k8s-operator without replacing its pods
+    Adopt(adopt::Arguments),
     /// Inspect distribution images and label them with their configuration
     #[command(subcommand)]
     Image(image::Command),
@@ -54,6 +57,7 @@ pub(crate) enum Command {
 /// Runs a command.
 pub(crate) fn run(command: &Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Adopt(arguments) => adopt::run(arguments),
         Command::Image(command) => image::run(command),
         Command::Migrate => migrate::run(),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -66,6 +66,7 @@ pub(crate) fn list(
             .unwrap_or_else(|| "default".to_owned()),
         name: checked.name.clone(),
         uid: String::new(),
+        pod_app: checked.pod_app,
     };
     // Offline, the cluster is assumed to have what the resource uses.
     let cluster = Cluster {

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use llsd_api::{Distribution, check};
+use llsd_api::{Distribution, check, labels};
 use llsd_render::objects::{Kind, Owner};
 use tracing::Instrument;
 
@@ -278,5 +278,6 @@ pub(crate) fn owner(cr: &Distribution) -> Owner {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
+        pod_app: labels::pod_app(cr.annotations()),
     }
 }

@@ -84,6 +84,8 @@ pub struct Owner {
     pub name: String,
     /// Its uid. A resource that was deleted and created again is another owner.
     pub uid: String,
+    /// The label `app` of the pods.
+    pub pod_app: &'static str,
 }
 
 /// The source of the server configuration.

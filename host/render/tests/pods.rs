@@ -225,6 +225,7 @@ fn deployment(spec: Value, plan: &ConfigPlan, server: &ServerFacts) -> Value {
         namespace: "ml".to_owned(),
         name: "demo".to_owned(),
         uid: "1".to_owned(),
+        pod_app: llsd_api::labels::PRODUCT,
     };
     let inputs = ObjectInputs {
         checked: &checked(spec),

@@ -208,6 +208,7 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "demo".to_owned(),
             uid: "1".to_owned(),
+            pod_app: llsd_api::labels::PRODUCT,
         }
     }
 

@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ObjectMeta};
-use llsd_api::labels::{self, FIELD_MANAGER};
+use llsd_api::labels::{self, FIELD_MANAGER, OGX_MANAGER};
 use serde_json::json;
 
 use super::projection;
@@ -89,7 +89,8 @@ pub(super) fn may_need_adoption(metadata: &ObjectMeta) -> bool {
 }
 
 /// Whether an entry belongs to a request of llama-stack-k8s-operator: the one that created the object,
-/// or an apply, whose field manager is the name of the resource. `None` for any resource.
+/// or an apply, whose field manager is the name of the resource. `None` for any resource. Its successor,
+/// ogx-k8s-operator, applies with a fixed name.
 ///
 /// Many operators have a field manager called `manager`. But only the one that made the object set its
 /// owner and the labels of a child object. Some of them may have been removed since.
@@ -98,7 +99,8 @@ pub(crate) fn is_written_by_upstream(entry: &ManagedFieldsEntry, resource: Optio
     let is_upstream = match entry.operation.as_deref() {
         Some("Update") => manager == Some(UPSTREAM_MANAGER),
         Some("Apply") => {
-            manager != Some(FIELD_MANAGER) && (resource.is_none() || manager == resource)
+            manager != Some(FIELD_MANAGER)
+                && (resource.is_none() || manager == resource || manager == Some(OGX_MANAGER))
         }
         _ => false,
     };
@@ -166,6 +168,11 @@ mod tests {
         assert!(is_upstream(&entry("Apply", "demo", without_owner)));
         assert!(!is_upstream(&entry("Update", "manager", edited.clone())));
         assert!(!is_upstream(&entry("Apply", "demo", edited)));
+        assert!(is_upstream(&entry(
+            "Apply",
+            "ogx-operator",
+            created.clone()
+        )));
         assert!(!is_upstream(&entry("Apply", "argocd", created)));
     }
 }

@@ -44,8 +44,12 @@ impl Watches {
             labels::MANAGED_BY,
             labels::MANAGER
         ));
-        let pods =
-            watcher::Config::default().labels(&format!("{}={}", labels::APP, labels::PRODUCT));
+        let pods = watcher::Config::default().labels(&format!(
+            "{} in ({},{})",
+            labels::APP,
+            labels::PRODUCT,
+            labels::OGX_APP
+        ));
         self.watch(
             &mut tasks,
             self.scope

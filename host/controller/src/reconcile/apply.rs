@@ -316,6 +316,7 @@ mod tests {
             namespace: "team".to_owned(),
             name: "demo".to_owned(),
             uid: "1".to_owned(),
+            pod_app: llsd_api::labels::PRODUCT,
         };
         let can_own = |metadata: Value| {
             let metadata = serde_json::from_value(metadata).expect("metadata");

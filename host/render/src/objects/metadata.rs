@@ -33,7 +33,7 @@ pub(super) fn metadata(owner: &Owner, suffix: &str) -> ObjectMeta {
 /// The labels that select the pods. They must never change, because selectors are immutable.
 pub(super) fn selector(owner: &Owner) -> BTreeMap<String, String> {
     string_map([
-        (labels::APP, labels::PRODUCT),
+        (labels::APP, owner.pod_app),
         (labels::INSTANCE, owner.name.as_str()),
     ])
 }

@@ -346,6 +346,7 @@ fn owner() -> Owner {
         namespace: "ml".to_owned(),
         name: "minimal".to_owned(),
         uid: "0b5a3bd1-6a47-4d5e-9f26-1d2f4d8f4b52".to_owned(),
+        pod_app: llsd_api::labels::PRODUCT,
     }
 }
 

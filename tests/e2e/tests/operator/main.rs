@@ -13,6 +13,8 @@ mod gateway;
 mod hostile;
 mod idle;
 mod lifecycle;
+mod moving;
+mod ogx_adoption;
 mod openshift;
 mod operator_settings;
 mod outages;

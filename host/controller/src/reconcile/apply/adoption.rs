@@ -1,4 +1,4 @@
-//! Adopts the Deployments of llama-stack-k8s-operator without replacing their pods.
+//! Adopts the Deployments of llama-stack-k8s-operator, and of ogx-k8s-operator, without replacing their pods.
 //!
 //! In: the live and the desired Deployment. Out: the owner reference and, if possible, the pod template
 //! that stay.
@@ -48,6 +48,9 @@ pub(crate) struct Requested<'a> {
     pub(crate) variables: &'a [EnvVar],
     /// The mounts of the resource.
     pub(crate) mounts: &'a [VolumeMount],
+    /// Whether the server was adopted from ogx-k8s-operator. Its pods differ from ours in the names of
+    /// containers, volumes and variables, so `llsd adopt` tells what the resource changes later.
+    pub(crate) is_of_ogx: bool,
 }
 
 impl<'a> Requested<'a> {
@@ -57,6 +60,7 @@ impl<'a> Requested<'a> {
             any_release: matches!(checked.server, ServerSource::Named(_)),
             variables: overrides.env.as_deref().unwrap_or_default(),
             mounts: overrides.volume_mounts.as_deref().unwrap_or_default(),
+            is_of_ogx: checked.pod_app == labels::OGX_APP,
         }
     }
 }
@@ -139,6 +143,7 @@ pub(crate) fn kept_template(
     let was_adopted = live.labels().contains_key(TEMPLATE_KEPT_FOR);
     let (is_kept, is_of_upstream) = match live.labels().contains_key(DESIRED_DIGEST) {
         true => (is_applied, was_adopted),
+        false if requested.is_of_ogx => (has_same_image(theirs, ours), true),
         false => (is_equivalent(theirs, ours, requested), true),
     };
     is_kept.then(|| KeptTemplate {
@@ -146,6 +151,11 @@ pub(crate) fn kept_template(
         deadline: live.data["spec"].get(DEADLINE).cloned(),
         is_of_upstream,
     })
+}
+
+fn has_same_image(theirs: &Value, ours: &Value) -> bool {
+    let image = |template: &Value| template["spec"]["containers"][0]["image"].clone();
+    image(theirs) == image(ours)
 }
 
 /// Whether two templates differ only in implementation details of the two operators.
@@ -267,6 +277,7 @@ mod tests {
             any_release,
             variables: &variables,
             mounts: &[],
+            is_of_ogx: false,
         };
         kept_template(live, ours, requested, is_applied)
     }
@@ -279,6 +290,26 @@ mod tests {
         assert_eq!(kept(&live, &ours, true), Some(theirs.clone()));
         let changed = template("docker.io/llamastack/distribution-starter:0.7.1", "B");
         assert_eq!(kept(&live, &changed, true), None);
+    }
+
+    #[test]
+    fn a_template_of_ogx_stays_if_the_resource_has_its_image() {
+        let theirs = json!({"metadata": {"labels": {"app": "ogx"}}, "spec": {"containers": [{
+            "name": "ogx", "image": "a:1", "env": [{"name": "OGX_PORT", "value": "8321"}],
+        }]}});
+        let live = deployment(&theirs, json!({}));
+        let kept = |image: &str| {
+            let requested = Requested {
+                any_release: false,
+                variables: &[],
+                mounts: &[],
+                is_of_ogx: true,
+            };
+            let kept = kept_template(&live, &template(image, "A"), requested, false)?;
+            Some((kept.template, kept.is_of_upstream))
+        };
+        assert_eq!(kept("a:1"), Some((theirs.clone(), true)));
+        assert_eq!(kept("a:2"), None);
     }
 
     #[test]
@@ -366,6 +397,7 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "demo".to_owned(),
             uid: "u".to_owned(),
+            pod_app: llsd_api::labels::PRODUCT,
         };
         let live = |created: &str, manager: &str, owners: Value| {
             let metadata = json!({

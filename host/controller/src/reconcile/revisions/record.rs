@@ -110,6 +110,7 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "demo".to_owned(),
             uid: "1".to_owned(),
+            pod_app: llsd_api::labels::PRODUCT,
         };
         let desired = build_objects(&ObjectInputs {
             checked: &checked,
