@@ -68,6 +68,16 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A folder contains no valid certificate.
+    #[error(
+        "{folder} contains no valid webhook certificate: {reason}; check which program writes tls.crt and tls.key"
+    )]
+    InvalidFile {
+        /// The folder.
+        folder: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A certificate cannot be issued.
     #[error("failed to issue a certificate")]
     Issue(#[from] rcgen::Error),
@@ -95,10 +105,11 @@ pub(crate) struct CertRotator {
 /// The certificate to serve, and when to check it again.
 pub(crate) struct ServingCert {
     pub(crate) tls_config: Arc<ServerConfig>,
-    pub(crate) ca_bundle: String,
+    /// `None` if another program publishes it.
+    pub(crate) ca_bundle: Option<String>,
     /// The certificate in PEM, to detect changes.
-    certificate: String,
-    next_check: Duration,
+    pub(crate) certificate: String,
+    pub(crate) next_check: Duration,
 }
 
 impl CertRotator {
@@ -214,7 +225,7 @@ impl CertRotator {
             tls_config(&served.certificate, &served.key).map_err(|reason| self.invalid(reason))?;
         Ok(ServingCert {
             tls_config: Arc::new(tls_config),
-            ca_bundle: served.ca_bundle.unwrap_or_default(),
+            ca_bundle: served.ca_bundle,
             certificate: served.certificate,
             next_check: if is_published { next_check } else { RETRY },
         })

@@ -11,6 +11,7 @@ mod admission_decision;
 mod admission_request;
 mod base_config;
 mod ca_bundle;
+mod cert_folder;
 mod cert_rotation;
 mod cert_secret;
 mod certificates;
@@ -21,6 +22,7 @@ mod references;
 mod server;
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum_server::tls_rustls::RustlsConfig;
@@ -37,6 +39,7 @@ pub use references::ObjectIndex;
 
 use admission::Context;
 use ca_bundle::CaBundlePublisher;
+use cert_folder::CertFolder;
 use cert_rotation::{CertRotator, ServingCert};
 use limits::Limits;
 
@@ -63,6 +66,9 @@ pub struct Settings {
     pub secret: String,
     /// The lifetimes of certificates.
     pub periods: Periods,
+    /// A folder with `tls.crt` and `tls.key`, which another program writes and publishes. The Secret is then
+    /// not used.
+    pub cert_dir: Option<PathBuf>,
 }
 
 /// How the API server reaches the webhooks.
@@ -105,9 +111,15 @@ pub enum Error {
 pub struct Server {
     listener: TcpListener,
     context: Context,
-    rotator: CertRotator,
+    certs: CertSource,
     cert: ServingCert,
     webhook: Webhook,
+}
+
+/// Where the certificate comes from.
+enum CertSource {
+    Rotated(Box<CertRotator>),
+    Folder(CertFolder),
 }
 
 /// Binds the port and obtains a certificate.
@@ -122,6 +134,7 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
         namespace,
         secret,
         periods,
+        cert_dir,
     } = settings;
     let bind = || {
         let listener = TcpListener::bind(listen)?;
@@ -133,18 +146,24 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
         address: listen,
         error,
     })?;
-    let rotator = CertRotator {
-        client: client.clone(),
-        namespace,
-        secret,
-        names: exposure.names(address),
-        periods,
-        publisher: CaBundlePublisher::new(&client),
+    let certs = match cert_dir {
+        Some(folder) => CertSource::Folder(CertFolder(folder)),
+        None => CertSource::Rotated(Box::new(CertRotator {
+            client: client.clone(),
+            namespace,
+            secret,
+            names: exposure.names(address),
+            periods,
+            publisher: CaBundlePublisher::new(&client),
+        })),
     };
-    let cert = rotator.reconcile().await?;
+    let cert = match &certs {
+        CertSource::Rotated(rotator) => rotator.reconcile().await?,
+        CertSource::Folder(folder) => folder.read()?,
+    };
     let webhook = Webhook {
         endpoint: exposure.endpoint(address),
-        ca_bundle: Some(cert.ca_bundle.clone()),
+        ca_bundle: cert.ca_bundle.clone(),
     };
     Ok(Server {
         listener,
@@ -154,7 +173,7 @@ pub async fn start(settings: Settings) -> Result<Server, Error> {
             objects,
             catalog,
         },
-        rotator,
+        certs,
         cert,
         webhook,
     })
@@ -174,15 +193,21 @@ impl Server {
         let Self {
             listener,
             context,
-            rotator,
+            certs,
             cert,
             webhook: _,
         } = self;
         let tls = RustlsConfig::from_config(cert.tls_config.clone());
         let served = server::serve(listener, tls.clone(), context, Limits::default(), shutdown);
+        let renewal = async {
+            match certs {
+                CertSource::Rotated(rotator) => rotator.run(tls, cert).await,
+                CertSource::Folder(folder) => folder.run(tls, cert).await,
+            }
+        };
         tokio::select! {
             served = served => served.map_err(Error::Stopped),
-            () = rotator.run(tls, cert) => Ok(()),
+            () = renewal => Ok(()),
         }
     }
 }

@@ -44,6 +44,7 @@ pub async fn serve_webhooks(
                 namespace,
                 secret: llsd_webhook::SECRET_NAME.to_owned(),
                 periods,
+                cert_dir: None,
             })
             .await?;
             let _ = sender.send(server.webhook().clone());

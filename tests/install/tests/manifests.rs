@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_install::{Objects, chart, chart_in, kustomization, program};
+use llsd_testbed::toolchain::{Tool, cache_dir, ensure_built};
 use llsd_testbed::{Invocation, Testbed};
 use serde_json::{Value, json};
 
@@ -54,6 +55,32 @@ async fn every_overlay_equals_the_chart_with_one_value() {
         let manifests = kustomization(&format!("overlays/{overlay}")).await.unwrap();
         assert_equal(&without_namespace(manifests), &chart(values).await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn the_bundle_for_olm_passes_the_validators_of_the_operator_framework_without_a_warning() {
+    let bundle = llsd_install::checkout().join("deploy/olm");
+    let validator = ensure_built(&cache_dir().unwrap(), &[Tool::OlmBundle]).unwrap();
+    let validator = || Invocation::new(&validator[0]);
+    let valid = validator().arg(&bundle).run().await.unwrap();
+    valid.success().unwrap();
+
+    // The validators do find what is wrong.
+    // Hidden folders are not read.
+    let folder = tempfile::Builder::new().prefix("bundle").tempdir().unwrap();
+    for part in ["manifests", "metadata"] {
+        let copy = folder.path().join(part);
+        std::fs::create_dir(&copy).unwrap();
+        for file in std::fs::read_dir(bundle.join(part)).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    }
+    let definition = "manifests/schemaplugins.llamastack.io.crd.yaml";
+    std::fs::remove_file(folder.path().join(definition)).unwrap();
+    let invalid = validator().arg(folder.path()).run().await.unwrap();
+    let problems = invalid.failure().unwrap();
+    assert!(problems.contains("SchemaPlugin"), "{problems}");
 }
 
 #[tokio::test]

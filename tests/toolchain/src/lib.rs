@@ -62,11 +62,12 @@ pub enum Tool {
     Actionlint,
     Cosign,
     Mongodb,
+    OlmBundle,
 }
 
 impl Tool {
     /// Every tool. The order lets builds share the most compiled packages.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -83,6 +84,7 @@ impl Tool {
         Self::Actionlint,
         Self::Cosign,
         Self::Mongodb,
+        Self::OlmBundle,
     ];
 
     /// The tools that a node needs in addition to its control plane.
@@ -128,6 +130,7 @@ impl Tool {
             Self::Actionlint => "actionlint",
             Self::Cosign => "cosign",
             Self::Mongodb => "mongodb",
+            Self::OlmBundle => "olm-bundle",
         }
     }
 
@@ -149,6 +152,7 @@ impl Tool {
             Self::Actionlint => "github.com/rhysd/actionlint/cmd/actionlint",
             Self::Cosign => "llsd.io/testbed/programs/cosign",
             Self::Mongodb => "llsd.io/testbed/programs/mongodb",
+            Self::OlmBundle => "llsd.io/testbed/programs/olm-bundle",
         }
     }
 
@@ -165,6 +169,7 @@ impl Tool {
             Self::Actionlint => "github.com/rhysd/actionlint",
             Self::Cosign => "github.com/sigstore/cosign/v3",
             Self::Mongodb => "github.com/FerretDB/FerretDB",
+            Self::OlmBundle => "github.com/operator-framework/api",
             _ => "k8s.io/kubernetes",
         }
     }

@@ -1,14 +1,15 @@
 //! `cargo xtask generate`: writes the committed files that are generated from code.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use xtask::shell;
 
-use crate::chart;
+use crate::image::REPOSITORY;
+use crate::{chart, olm};
 
 /// Writes every generated file, with the `llsd` of the last build. With `check`, writes nothing and
 /// fails if a file is out of date.
@@ -52,6 +53,9 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     }
     let mut files: BTreeMap<PathBuf, String> = serde_json::from_slice(&output.stdout)?;
     files.extend(chart::copies(&files)?);
+    let image = format!("{REPOSITORY}:{}", env!("CARGO_PKG_VERSION"));
+    let bundle = olm::files(&image, &files)?.into_iter();
+    files.extend(bundle.map(|(path, content)| (Path::new(olm::FOLDER).join(path), content)));
     // The SDK must build from its package alone, which cannot contain files of a parent directory.
     let wit = std::fs::read_to_string(shell::root().join("wit/v1.0.0/adapter.wit"))?;
     files.insert("guest-sdk/wit/adapter.wit".into(), wit);

@@ -8,6 +8,7 @@ mod chart;
 mod deny;
 mod generate;
 mod image;
+mod olm;
 mod package;
 mod plugin_artifacts;
 mod plugins;

@@ -25,7 +25,7 @@ use crate::image::source::Source;
 use crate::image::{self, OperatorImage};
 use crate::package::{self, archive, sbom};
 use crate::plugin_artifacts::PluginArtifacts;
-use crate::{artifact_index, plugins};
+use crate::{artifact_index, olm, plugins};
 use dist::Dist;
 
 /// Where releases are published, unless `--registry` names another registry.
@@ -34,6 +34,8 @@ pub(crate) const REGISTRY: &str = "ghcr.io/llsd-project";
 const IMAGE: &str = "llsd";
 /// The repository of the chart. Helm derives the name of the chart from it.
 const CHART: &str = "charts/llsd";
+/// The repository of the bundle for OLM.
+const OLM: &str = "llsd-bundle";
 /// The task, as provenance names it.
 const TASK: &str = "cargo xtask release";
 
@@ -154,6 +156,11 @@ impl Release<'_> {
         self.add_provenance(&mut layout, CHART, &written)?;
         dist.add_artifact(&self.name(CHART), &written)?;
         dist.add_file(&format!("llsd-chart-{}.tgz", self.version), chart)?;
+        progress("bundle for OLM");
+        let operator = format!("{}/{IMAGE}@{}", self.registry, image.digest);
+        let bundle = olm::write(&mut layout, &self.name(OLM), &operator, &self.source)?;
+        self.add_provenance(&mut layout, OLM, &bundle)?;
+        dist.add_artifact(&self.name(OLM), &bundle)?;
         let artifacts = PluginArtifacts {
             llsd: &self.options.llsd,
             components: &self.options.plugins,

@@ -1,6 +1,7 @@
 //! Starts the webhooks of `llsd operator`, and connects them to the operator's state.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -25,6 +26,10 @@ pub(crate) struct WebhookOptions {
     /// Name of the Service of the webhooks, in the operator's namespace
     #[arg(long, value_name = "NAME", default_value = "llsd-webhook")]
     webhook_service: String,
+    /// Folder with tls.crt and tls.key of the webhooks, which another program writes and publishes, such as
+    /// OLM. By default the operator issues and publishes a certificate itself
+    #[arg(long, value_name = "DIR")]
+    webhook_cert_dir: Option<PathBuf>,
 }
 
 /// The container port in the manifests.
@@ -80,6 +85,7 @@ pub(crate) async fn start(
         namespace: namespace.to_owned(),
         secret: SECRET_NAME.to_owned(),
         periods: Periods::default(),
+        cert_dir: options.webhook_cert_dir.clone(),
     };
     Ok(Some(llsd_webhook::start(settings).await?))
 }
