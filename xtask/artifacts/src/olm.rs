@@ -75,11 +75,14 @@ pub fn write(
             .iter()
             .try_for_each(|(path, content)| layer.file(path, content.as_bytes(), 0o644))
     })?;
-    // It has no program, so any platform would do.
-    let mut config = ImageConfig::new(Platform::of_rust("x86_64"), &[]);
+    // It has no program, so one image is for every platform.
+    let platforms = ["x86_64", "aarch64"].map(Platform::of_rust);
+    let mut config = ImageConfig::new(platforms[0].clone(), &[]);
     config.labels = annotations();
     config.created = Some(source.created());
-    layout.image(name, &config, &[layer])
+    let image = layout.image_manifest(&config, &[layer])?;
+    let images = platforms.map(|platform| (platform, image.clone()));
+    layout.image_index(name, &images, &annotations())
 }
 
 /// What a catalogue reads first, from a file and from the labels of the image.

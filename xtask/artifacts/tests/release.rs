@@ -174,6 +174,7 @@ fn the_layout_is_complete(release: &Release) {
     assert_eq!(of("adapters/llama-stack-0.7"), [sbom, statement, statement]);
     assert_eq!(of("packs/example-pack"), [sbom, statement, statement]);
     assert_eq!(of("charts/llsd"), [statement]);
+    assert_eq!(of("llsd-bundle"), [statement]);
 }
 
 /// `artifacts.json` says where everything is.
@@ -230,6 +231,7 @@ fn the_registry_has_it(release: &Release) {
     for name in [
         "llsd",
         "charts/llsd",
+        "llsd-bundle",
         "adapters/ogx",
         "adapters/example-adapter",
         "packs/example-pack",
@@ -249,4 +251,9 @@ fn the_registry_has_it(release: &Release) {
     let config = release.crane(&["config", &format!("{prefix}/llsd:{VERSION}")]);
     let config: Value = serde_json::from_str(&config).unwrap();
     assert_eq!(config["config"]["User"], "65532:65532");
+    // What a catalogue reads first.
+    let bundle = release.crane(&["config", &format!("{prefix}/llsd-bundle:{VERSION}")]);
+    let bundle: Value = serde_json::from_str(&bundle).unwrap();
+    let package = "operators.operatorframework.io.bundle.package.v1";
+    assert_eq!(bundle["config"]["Labels"][package], "llsd");
 }
