@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Start the real llama-stack / ogx server of one release on 127.0.0.1 with a config.
 
-    run_server.py [--cli] [--probe [--path PATH]...] CONFIG PORT RELEASE
+    run_server.py [--cli] [--probe [--path PATH]... | --error TEXT] CONFIG PORT RELEASE
 
 Once the server is healthy, prints the line `up: <url> pid <pid> log <file>` and runs until standard
 input ends or SIGINT or SIGTERM arrives, so the server stops with the test that started it.
 With --probe, gets the paths (default /v1/health /v1/version /v1/providers /v1/models), prints one JSON
-line {"path", "status", "body"} for each, and stops.
+line {"path", "status", "body"} for each, and stops. With --error, waits until the log contains the text.
 
 --cli starts the server with `llama stack run` / `ogx stack run`, which alone uses server.tls_*, on a
 copy of the config with server.host 127.0.0.1. The default is `uvicorn …:create_app`, as in pods.
@@ -21,6 +21,7 @@ Exit status: 0 success, 1 the server exited or a probe did not return 200 (end o
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import select
@@ -97,19 +98,25 @@ def environment(given, bin_dir: str, state: str) -> dict[str, str]:
         env.setdefault("TIKTOKEN_CACHE_DIR", tokenizer)
     env.update(HOME=os.path.join(state, "home"), PATH=bin_dir + os.pathsep + env.get("PATH", ""),
                LLAMA_STACK_CONFIG=given.config, OGX_CONFIG=given.config)
-    for folder in (env["HOME"], env["SQLITE_STORE_DIR"]):
+    # Images have the folders in the home, and a database does not create its own.
+    home = [os.path.join(env["HOME"], name) for name in (".llama", ".ogx")]
+    for folder in [*home, env["SQLITE_STORE_DIR"]]:
         os.makedirs(folder, exist_ok=True)
     return env
 
 
-def get(url: str, seconds: float) -> tuple[int, str]:
+@functools.cache
+def direct() -> urllib.request.OpenerDirector:
     # The certificate is self-signed, for a name in the cluster.
     unverified = ssl.create_default_context()
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unverified))
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unverified))
+
+
+def get(url: str, seconds: float) -> tuple[int, str]:
     try:
-        with direct.open(url, timeout=seconds) as response:
+        with direct().open(url, timeout=seconds) as response:
             return response.status, response.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace")
@@ -130,6 +137,21 @@ def wait_until_healthy(server: subprocess.Popen, url: str, seconds: float) -> bo
             return True
         time.sleep(0.1)
     return False
+
+
+def wait_for_error(server: subprocess.Popen, url: str, log: str, text: str, seconds: float) -> int:
+    """0 if the log contains the text. Some releases report an error and do not exit."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not is_healthy(url):
+        has_exited = server.poll() is not None
+        with open(log, errors="replace") as file:
+            if text in file.read():
+                return 0
+        if has_exited:
+            break
+        time.sleep(0.1)
+    print(f"run_server: the server did not report {text!r}", file=sys.stderr)
+    return 1
 
 
 def probe(url: str, paths: list[str]) -> int:
@@ -175,7 +197,9 @@ def run(given, bin_dir: str, state: str) -> int:
                                   stdout=output, stderr=subprocess.STDOUT)
     outcome = 1
     try:
-        if not wait_until_healthy(server, url, given.deadline):
+        if given.error:
+            outcome = wait_for_error(server, url, log, given.error, given.deadline)
+        elif not wait_until_healthy(server, url, given.deadline):
             print(f"run_server: the server of {given.release} did not become healthy", file=sys.stderr)
         else:
             print(f"up: {url} pid {server.pid} log {log}", flush=True)
@@ -197,6 +221,7 @@ def main() -> int:
     arguments.add_argument("--cli", action="store_true")
     arguments.add_argument("--probe", action="store_true", help="get the paths and stop")
     arguments.add_argument("--path", action="append", help="path to get instead of the default ones")
+    arguments.add_argument("--error", metavar="TEXT", help="expect that the server reports this error, and stop")
     arguments.add_argument("--state", type=os.path.abspath, help="folder for databases and the log")
     arguments.add_argument("--deadline", type=float, default=600, help="seconds to wait until the server is healthy")
     arguments.add_argument("--venvs", default=default_venvs(), help="folder that setup.py created (default %(default)s)")

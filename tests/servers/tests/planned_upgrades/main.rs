@@ -1,21 +1,25 @@
 //! The verdicts of `llsd upgrade plan`, judged by the real packages of the target releases.
-
 #![allow(clippy::unwrap_used, reason = "a failed step must fail the test")]
+
+mod started;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use llsd_render::yaml;
 use llsd_servers::{
-    FakeVllm, NEWEST_LLAMA_STACK, RELEASES, Release, ValidationReport, image_packages, probe,
-    render, root, upgrade_plan, validate,
+    NEWEST_LLAMA_STACK, RELEASES, Release, ValidationReport, render, root, upgrade_plan, validate,
 };
 use serde_json::{Value, json};
 
 /// The releases to move to.
-fn targets() -> Vec<Release> {
-    let newest = |product: &str| RELEASES.iter().rfind(|one| one.schema.starts_with(product));
-    vec![NEWEST_LLAMA_STACK, *newest("ogx/").unwrap()]
+fn targets() -> [Release; 2] {
+    [NEWEST_LLAMA_STACK, newest_ogx()]
+}
+
+fn newest_ogx() -> Release {
+    let newest = RELEASES.iter().rfind(|one| one.schema.starts_with("ogx/"));
+    *newest.unwrap()
 }
 
 fn plan(path: &Path, to: &str, options: &[&str]) -> Value {
@@ -36,6 +40,33 @@ fn ready(plan: &Value, folder: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// The skeletons of bases that vendors ship, each with its dialect.
+fn vendor_bases() -> Vec<Value> {
+    let bases = root().join("plugins/dialects/tests/fixtures/vendor-bases.jsonl");
+    let bases = std::fs::read_to_string(bases).unwrap();
+    let cases = bases.lines().map(serde_json::from_str);
+    cases.collect::<Result<_, _>>().unwrap()
+}
+
+/// Writes a resource on a vendor's base, with the ConfigMap of the base.
+fn write_resource(folder: &Path, case: &Value, mut spec: Value) {
+    let id = case["id"].as_str().unwrap();
+    spec["distribution"]["schema"] = case["dialect"].clone();
+    spec["distribution"]["baseConfig"] = json!({"configMapName": id});
+    let documents = [
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": id},
+            "data": {"config.yaml": yaml::write(&case["base"])},
+        }),
+        json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": id}, "spec": spec,
+        }),
+    ];
+    let text = documents.map(|one| yaml::write(&one)).join("---\n");
+    std::fs::write(folder.join(format!("{id}.yaml")), text).unwrap();
 }
 
 /// Which checks fail, and where.
@@ -72,47 +103,9 @@ fn samples_that_are_ready_are_accepted_by_the_release() {
 }
 
 #[test]
-fn a_server_starts_with_the_file_of_its_plan() {
-    const MODEL: &str = "llama3.2-8b";
-    let vllm = FakeVllm::start(MODEL).unwrap();
-    for release in targets() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let resource = json!({
-            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
-            "metadata": {"name": "chat"},
-            "spec": {
-                "distribution": {"name": "starter", "schema": "llama-stack/0.3"},
-                "providers": {"inference": {"provider": "vllm", "endpoint": vllm.endpoint()}},
-                "resources": {"models": [MODEL]},
-            },
-        });
-        std::fs::write(path("chat.yaml"), yaml::write(&resource)).unwrap();
-        std::fs::write(path("base.yaml"), release.inference_base().unwrap()).unwrap();
-        let base = path("base.yaml");
-        let options = ["--to-base-config", base.to_str().unwrap()];
-        let plan = plan(&path("chat.yaml"), release.schema, &options);
-        let files = ready(&plan, folder.path());
-        let [file] = files.as_slice() else {
-            panic!("{plan:#}");
-        };
-        let database = path("db").to_str().unwrap().to_owned();
-        let variables = [
-            image_packages().unwrap(),
-            ("SQLITE_STORE_DIR".to_owned(), database),
-        ];
-        let responses = probe(release, file, &variables, &["/v1/models"]).unwrap();
-        assert!(
-            responses[0]["body"].to_string().contains(MODEL),
-            "{responses:?}"
-        );
-    }
-}
-
-#[test]
 fn a_sample_that_cannot_move_is_refused_by_the_release() {
     let folder = tempfile::tempdir().unwrap();
-    let [from, to]: [Release; 2] = targets().try_into().unwrap();
+    let [from, to] = targets();
     let sample = root().join("samples/full.yaml");
     let planned = plan(&sample, to.schema, &[]);
     assert_eq!(planned["resources"][0]["verdict"], "cannot");
@@ -132,31 +125,17 @@ fn a_sample_that_cannot_move_is_refused_by_the_release() {
 #[test]
 fn vendor_bases_that_fit_are_accepted_by_the_release() {
     let folder = tempfile::tempdir().unwrap();
-    let bases = root().join("plugins/dialects/tests/fixtures/vendor-bases.jsonl");
-    let bases = std::fs::read_to_string(bases).unwrap();
-    let cases: Vec<Value> = bases
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let cases = vendor_bases();
     let input = folder.path().join("input");
     std::fs::create_dir(&input).unwrap();
     for case in &cases {
-        let id = case["id"].as_str().unwrap();
-        let base = yaml::write(&case["base"]);
-        let documents = [
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": id}, "data": {"config.yaml": base}}),
-            json!({
-                "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution", "metadata": {"name": id},
-                "spec": {
-                    "distribution": {"name": "starter", "schema": case["dialect"], "baseConfig": {"configMapName": id}},
-                    "providers": {"inference": {"id": "mine", "provider": "vllm", "endpoint": "http://vllm:8000"}},
-                    // The skeletons call every variable V.
-                    "workload": {"overrides": {"env": [{"name": "V", "value": "set"}]}},
-                },
-            }),
-        ];
-        let text = documents.map(|one| yaml::write(&one)).join("---\n");
-        std::fs::write(input.join(format!("{id}.yaml")), text).unwrap();
+        let spec = json!({
+            "distribution": {"name": "starter"},
+            "providers": {"inference": {"id": "mine", "provider": "vllm", "endpoint": "http://vllm:8000"}},
+            // The skeletons call every variable V.
+            "workload": {"overrides": {"env": [{"name": "V", "value": "set"}]}},
+        });
+        write_resource(&input, case, spec);
     }
     for release in targets() {
         let output = folder.path().join(release.name);
