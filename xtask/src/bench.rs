@@ -21,6 +21,11 @@ pub fn operator(options: &[String]) -> anyhow::Result<()> {
     on_control_plane("operator", options)
 }
 
+/// Measures how the cost grows with the number of resources. `options` are passed to the benchmark.
+pub fn fleet(options: &[String]) -> anyhow::Result<()> {
+    on_control_plane("fleet", options)
+}
+
 /// Measures conversion and admission on a new control plane.
 pub fn webhooks() -> anyhow::Result<()> {
     on_control_plane("webhooks", &[])

@@ -243,6 +243,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Measure how the cost grows with the number of resources, on new control planes
+    Fleet {
+        /// Options of the benchmark: --sizes 100,1000,10000, --rest SECONDS, --soak MINUTES, --output DIR
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Measure the latency of conversion and admission, on a new control plane
     Webhooks,
 }
@@ -291,6 +297,9 @@ fn run(
         Task::Bench {
             what: Some(Bench::Operator { options }),
         } => bench::operator(options),
+        Task::Bench {
+            what: Some(Bench::Fleet { options }),
+        } => bench::fleet(options),
         Task::Bench {
             what: Some(Bench::Webhooks),
         } => bench::webhooks(),

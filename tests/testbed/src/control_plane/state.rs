@@ -55,6 +55,12 @@ impl State {
         folder.join(STATE_FILE)
     }
 
+    /// The id of a process, such as `kube-apiserver`.
+    pub fn process_id(&self, name: &str) -> Option<u32> {
+        let process = self.processes.iter().find(|one| one.name == name)?;
+        Some(process.pid)
+    }
+
     /// Suspends etcd until the returned value is dropped. Writes to the API server wait meanwhile.
     pub fn suspend_etcd(&self) -> Result<SuspendedProcess> {
         let etcd = self.processes.iter().find(|one| one.name == ETCD);

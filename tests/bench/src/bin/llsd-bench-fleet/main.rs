@@ -1,0 +1,459 @@
+//! `cargo xtask bench fleet`: measures how the cost of the operator grows with the number of resources.
+//!
+//! For each number of resources, a new control plane without controllers, so that only the operator's own
+//! work counts. Prints a table with the goals, and writes it as JSON with a plot. Sets no limits.
+
+#![allow(clippy::print_stdout, reason = "the output of a command")]
+
+mod operator;
+mod soak;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource, ResourceExt};
+use llsd_api::Distribution;
+use llsd_testbed::{Namespace, Release, Testbed};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use operator::{Operator, QUIET, cpu_seconds, requests, settle};
+use table::{Figure, Figures, Table};
+
+/// Longer than any step takes.
+const DEADLINE: Duration = Duration::from_secs(1200);
+/// The number of concurrent create requests.
+const CONCURRENCY: usize = 16;
+/// Resources that an author creates one after the other.
+const AUTHORED: usize = 100;
+/// Deployments that are created without an operator.
+const BARE: usize = 500;
+/// Resources in one page of a list, as kubectl asks for them.
+const PAGE: u32 = 500;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Path of the `llsd` binary
+    llsd: PathBuf,
+    /// Numbers of resources
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
+    sizes: Vec<usize>,
+    /// Seconds to measure the idle operator
+    #[arg(long, default_value_t = 60)]
+    rest: u64,
+    /// Instead, change the resources at random for this many minutes
+    #[arg(long, value_name = "MINUTES")]
+    soak: Option<u64>,
+    /// Folder for fleet.json and fleet.svg
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let mut table = Table::default();
+    for size in &arguments.sizes {
+        println!("==> {size} resources");
+        let testbed = Testbed::start(Release::Oldest).await?;
+        let fleet = Fleet::new(&testbed, &arguments, *size).await?;
+        if let Some(minutes) = arguments.soak {
+            let length = Duration::from_secs(minutes * 60);
+            println!("{}", soak::soak(&fleet, length).await?);
+            continue;
+        }
+        table.add(*size, fleet.measure().await?);
+    }
+    if arguments.soak.is_some() {
+        return Ok(());
+    }
+    println!("{}", table.text());
+    if let Some(folder) = &arguments.output {
+        std::fs::create_dir_all(folder)?;
+        let json = serde_json::to_string_pretty(&table.json())?;
+        std::fs::write(folder.join("fleet.json"), json + "\n")?;
+        std::fs::write(folder.join("fleet.svg"), table.plot()?)?;
+    }
+    Ok(())
+}
+
+/// A control plane with many resources.
+struct Fleet<'a> {
+    testbed: &'a Testbed,
+    llsd: &'a Path,
+    client: Client,
+    namespace: Namespace,
+    size: usize,
+    rest: Duration,
+}
+
+impl<'a> Fleet<'a> {
+    async fn new(
+        testbed: &'a Testbed,
+        arguments: &'a Arguments,
+        size: usize,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            testbed,
+            llsd: &arguments.llsd,
+            client: testbed.client("admin").await?,
+            namespace: testbed.namespace("fleet").await?,
+            size,
+            rest: Duration::from_secs(arguments.rest),
+        })
+    }
+
+    async fn measure(&self) -> anyhow::Result<Figures> {
+        let mut figures = Figures::new();
+        // Installs the definitions, and compiles the plugins.
+        let first = self.start("first", true)?;
+        self.installed().await?;
+        first.stop()?;
+        let alone = self.author("alone").await?;
+        self.bare_deployments(&mut figures).await?;
+        self.create(self.size).await?;
+
+        let leader = self.start("a", true)?;
+        self.reconcile_all(&leader, alone, &mut figures).await?;
+        figures.insert(Figure::LeaderMemory, leader.memory()?.now);
+        self.rest(&mut figures).await?;
+        self.list_in_older_version(&leader, &mut figures).await?;
+
+        let standby = self.start("b", false)?;
+        tokio::time::sleep(QUIET).await;
+        settle(self.testbed, DEADLINE).await?;
+        figures.insert(Figure::StandbyMemory, standby.memory()?.now);
+        let stopped = Instant::now();
+        leader.signal("TERM")?;
+        figures.insert(Figure::FailOverStopped, self.next_write(stopped, 1).await?);
+        drop(leader);
+        let third = self.start("c", true)?;
+        tokio::time::sleep(QUIET).await;
+        settle(self.testbed, DEADLINE).await?;
+        let killed = Instant::now();
+        standby.signal("KILL")?;
+        figures.insert(Figure::FailOverKilled, self.next_write(killed, 2).await?);
+        drop(standby);
+        settle(self.testbed, DEADLINE).await?;
+        third.stop()?;
+
+        let mark = self.testbed.audit().mark()?;
+        let started = Instant::now();
+        let restarted = self.start("d", true)?;
+        // The first request comes when it is the leader.
+        self.first_request(mark).await?;
+        settle(self.testbed, DEADLINE).await?;
+        figures.insert(
+            Figure::RestartSeconds,
+            (started.elapsed() - QUIET).as_secs_f64(),
+        );
+        let requests = requests(self.testbed, mark)?;
+        let writes = requests.iter().filter(|one| is_write_of_resource(one));
+        figures.insert(Figure::RestartWrites, count(writes.count()));
+        restarted.stop()?;
+        Ok(figures)
+    }
+
+    fn start(&self, identity: &str, serves_webhooks: bool) -> anyhow::Result<Operator> {
+        Operator::start(
+            self.testbed,
+            self.llsd,
+            self.namespace.name(),
+            identity,
+            serves_webhooks,
+        )
+    }
+
+    async fn installed(&self) -> anyhow::Result<()> {
+        let api: Api<Distribution> = self.namespace.api(&self.client);
+        let started = Instant::now();
+        while api.list(&ListParams::default().limit(1)).await.is_err() {
+            ensure!(
+                started.elapsed() < DEADLINE,
+                "the definitions are not served"
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        settle(self.testbed, DEADLINE).await
+    }
+
+    /// The seconds in which an author creates some resources, one after the other.
+    async fn author(&self, prefix: &str) -> anyhow::Result<f64> {
+        let api: Api<Distribution> = self.namespace.api(&self.client);
+        let started = Instant::now();
+        for number in 0..AUTHORED {
+            let resource = serde_json::from_value(resource(&format!("{prefix}-{number}")))?;
+            api.create(&PostParams::default(), &resource).await?;
+        }
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// What Deployments like ours cost the API server without an operator.
+    async fn bare_deployments(&self, figures: &mut Figures) -> anyhow::Result<()> {
+        let api: Api<Deployment> = self.namespace.api(&self.client);
+        let before = self.api_server_cpu()?;
+        let creates = (0..BARE).map(|number| {
+            let api = api.clone();
+            async move {
+                let deployment = serde_json::from_value(deployment(&format!("bare-{number}")))?;
+                api.create(&PostParams::default(), &deployment).await?;
+                anyhow::Ok(())
+            }
+        });
+        run_all(creates).await?;
+        let cpu = self.api_server_cpu()? - before;
+        figures.insert(Figure::BareDeploymentCpu, cpu * 1000.0 / count(BARE));
+        Ok(())
+    }
+
+    async fn create(&self, number: usize) -> anyhow::Result<()> {
+        let api: Api<Distribution> = self.namespace.api(&self.client);
+        let creates = (0..number).map(|number| {
+            let api = api.clone();
+            async move {
+                let resource = serde_json::from_value(resource(&format!("fleet-{number}")))?;
+                api.create(&PostParams::default(), &resource).await?;
+                anyhow::Ok(())
+            }
+        });
+        run_all(creates).await
+    }
+
+    /// Waits until the leader has reconciled everything, while an author creates more.
+    async fn reconcile_all(
+        &self,
+        leader: &Operator,
+        alone: f64,
+        figures: &mut Figures,
+    ) -> anyhow::Result<()> {
+        let (mark, started) = (self.testbed.audit().mark()?, Instant::now());
+        let api_server = self.api_server_cpu()?;
+        self.first_request(mark).await?;
+        let beside = self.author("beside").await?;
+        figures.insert(Figure::AuthorSlowdown, beside / alone);
+        let all = self.size + 2 * AUTHORED;
+        self.wait_for_deployments(all).await?;
+        figures.insert(Figure::DeployedSeconds, started.elapsed().as_secs_f64());
+        let resources: Api<Distribution> = self.namespace.api(&self.client);
+        let has_status = |one: &Distribution| {
+            let status = one.status.as_ref();
+            status.is_some_and(|status| status.observed_generation == one.metadata.generation)
+        };
+        until_count(resources, "statuses", all, has_status).await?;
+        figures.insert(Figure::ReportedSeconds, started.elapsed().as_secs_f64());
+        settle(self.testbed, DEADLINE).await?;
+        let each = 1000.0 / count(all);
+        figures.insert(Figure::OperatorCpuEach, leader.cpu()? * each);
+        let cpu = self.api_server_cpu()? - api_server;
+        figures.insert(Figure::ApiServerCpuEach, cpu * each);
+        let requests = requests(self.testbed, mark)?;
+        figures.insert(Figure::RequestsEach, count(requests.len()) / count(all));
+        println!("requests: {}", breakdown(&requests));
+        Ok(())
+    }
+
+    async fn wait_for_deployments(&self, number: usize) -> anyhow::Result<()> {
+        let api: Api<PartialObjectMeta<Deployment>> = self.namespace.api(&self.client);
+        let ours = |one: &PartialObjectMeta<Deployment>| !one.name_any().starts_with("bare-");
+        until_count(api, "Deployments", number, ours).await
+    }
+
+    /// Requests while nothing changes, and for a change that is none.
+    async fn rest(&self, figures: &mut Figures) -> anyhow::Result<()> {
+        let mark = self.testbed.audit().mark()?;
+        tokio::time::sleep(self.rest).await;
+        let minutes = self.rest.as_secs_f64() / 60.0;
+        let at_rest = count(requests(self.testbed, mark)?.len()) / minutes;
+        figures.insert(Figure::RequestsAtRest, at_rest);
+        let mark = self.testbed.audit().mark()?;
+        let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
+        self.patch("fleet-0", touch).await?;
+        settle(self.testbed, DEADLINE).await?;
+        let requests = requests(self.testbed, mark)?.len();
+        figures.insert(Figure::RequestsForTouch, count(requests));
+        Ok(())
+    }
+
+    async fn list_in_older_version(
+        &self,
+        leader: &Operator,
+        figures: &mut Figures,
+    ) -> anyhow::Result<()> {
+        let kind = GroupVersionKind::gvk("llamastack.io", "v1alpha1", "LlamaStackDistribution");
+        let kind = ApiResource::from_gvk(&kind);
+        let namespace = self.namespace.name();
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
+        let started = Instant::now();
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = api.list(&parameters).await?;
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => break,
+            }
+        }
+        figures.insert(Figure::ListSeconds, started.elapsed().as_secs_f64());
+        figures.insert(Figure::ListPeak, leader.memory()?.peak);
+        Ok(())
+    }
+
+    /// The seconds after `since` until an operator has written a change of the first resource.
+    async fn next_write(&self, since: Instant, value: u32) -> anyhow::Result<f64> {
+        let change = json!({"spec": {"workload": {"overrides": {"env": [
+            {"name": "CHANGED", "value": value.to_string()},
+        ]}}}});
+        self.patch("fleet-0", change).await?;
+        let api: Api<Deployment> = self.namespace.api(&self.client);
+        let wanted = json!({"name": "CHANGED", "value": value.to_string()}).to_string();
+        loop {
+            let deployment = json!(api.get("fleet-0").await?.spec).to_string();
+            if deployment.contains(&wanted) {
+                return Ok(since.elapsed().as_secs_f64());
+            }
+            ensure!(since.elapsed() < DEADLINE, "no operator has taken over");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn patch(&self, name: &str, change: Value) -> anyhow::Result<()> {
+        let api: Api<Distribution> = self.namespace.api(&self.client);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until an operator has sent a request.
+    async fn first_request(&self, since: llsd_testbed::Mark) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while requests(self.testbed, since)?.is_empty() {
+            ensure!(
+                started.elapsed() < DEADLINE,
+                "the operator sends no request"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    fn api_server_cpu(&self) -> anyhow::Result<f64> {
+        let process = self.testbed.state().process_id("kube-apiserver");
+        cpu_seconds(process.context("the API server is not running")?)
+    }
+}
+
+/// Whether a request writes a resource or one of its objects. A start also renews the definitions.
+fn is_write_of_resource(request: &llsd_testbed::AuditedRequest) -> bool {
+    let reads = ["get", "list", "watch"];
+    let own = [
+        "customresourcedefinitions",
+        "validatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "secrets",
+    ];
+    !reads.contains(&request.verb.as_str()) && !own.contains(&request.resource.as_str())
+}
+
+/// The number of requests of each kind.
+fn breakdown(requests: &[llsd_testbed::AuditedRequest]) -> String {
+    let mut numbers = BTreeMap::<(&str, &str), usize>::new();
+    for one in requests {
+        *numbers.entry((&one.verb, &one.resource)).or_default() += 1;
+    }
+    let numbers = numbers.iter();
+    let parts: Vec<_> = numbers
+        .map(|((verb, resource), number)| format!("{number} {verb} {resource}"))
+        .collect();
+    parts.join(", ")
+}
+
+/// Runs requests, some of them at the same time.
+async fn run_all(
+    requests: impl Iterator<Item = impl Future<Output = anyhow::Result<()>>>,
+) -> anyhow::Result<()> {
+    let mut done = futures::stream::iter(requests).buffer_unordered(CONCURRENCY);
+    while done.try_next().await?.is_some() {}
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "at most some hundred thousand")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+/// A resource with a generated configuration.
+fn resource(name: &str) -> Value {
+    json!({
+        "apiVersion": "llamastack.io/v1alpha2",
+        "kind": "LlamaStackDistribution",
+        "metadata": {"name": name},
+        "spec": {
+            "distribution": {"name": "starter"},
+            "providers": {"inference": {"provider": "vllm", "endpoint": "http://vllm:8000"}},
+            "resources": {"models": [format!("model-of-{name}")]},
+        },
+    })
+}
+
+/// A Deployment with about as much content as ours.
+fn deployment(name: &str) -> Value {
+    let labels = json!({"app": "bare", "app.kubernetes.io/instance": name});
+    let probe = json!({"httpGet": {"path": "/v1/health", "port": 8321}, "periodSeconds": 10});
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{
+                        "name": "server",
+                        "image": "docker.io/llamastack/distribution-starter:0.7.1",
+                        "ports": [{"containerPort": 8321}],
+                        "env": [{"name": "HF_HOME", "value": "/.llama"}],
+                        "readinessProbe": probe, "startupProbe": probe,
+                        "volumeMounts": [{"name": "config", "mountPath": "/etc/llama-stack"}],
+                    }],
+                    "volumes": [{"name": "config", "configMap": {"name": name}}],
+                },
+            },
+        },
+    })
+}
+
+/// Watches until `number` objects satisfy a condition.
+async fn until_count<K>(
+    api: Api<K>,
+    state: &str,
+    number: usize,
+    holds: impl Fn(&K) -> bool,
+) -> anyhow::Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let mut seen = std::collections::BTreeSet::new();
+    let changes = watcher(api, watcher::Config::default()).default_backoff();
+    let mut changes = pin!(changes.applied_objects());
+    let counting = async {
+        while seen.len() < number {
+            let object = changes.next().await.context("the watch ended")??;
+            if holds(&object) {
+                seen.insert(object.name_any());
+            }
+        }
+        anyhow::Ok(())
+    };
+    let counted = tokio::time::timeout(DEADLINE, counting).await;
+    counted.with_context(|| format!("not all {state} after {DEADLINE:?}"))?
+}
