@@ -51,8 +51,6 @@ const PASS_DEADLINE: Duration = Duration::from_secs(120);
 const REPORT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a resource waits for its image before its status says so. Most images take less.
 const QUIET_WAIT: Duration = Duration::from_secs(2);
-/// Requeue delay of a reconciliation that made way for new resources.
-const SOON: Duration = Duration::from_millis(100);
 /// The longest requeue delay while llama-stack-k8s-operator runs. It may release its Lease before the
 /// Lease expires, and checking costs no request.
 const LEASE_RECHECK: Duration = Duration::from_secs(5);
@@ -63,11 +61,19 @@ pub(crate) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let (namespace, name) = (watched.namespace().unwrap_or_default(), watched.name_any());
-    if let Err(wait) = ctx.pace.take(&namespace, &name, Instant::now()) {
-        return Ok(Action::requeue(wait));
-    }
-    let priority = priority(&watched, &ctx);
-    let _permit = ctx.priority.acquire(&namespace, priority).await;
+    let permit = match ctx.queue.granted(&namespace, &name) {
+        Some(permit) => Some(permit),
+        None => {
+            if let Err(wait) = ctx.pace.take(&namespace, &name, Instant::now()) {
+                return Ok(Action::requeue(wait));
+            }
+            ctx.queue.take(&namespace, &name, priority(&watched, &ctx))
+        }
+    };
+    let Some(_permit) = permit else {
+        // The queue triggers the resource.
+        return Ok(Action::await_change());
+    };
     let started = Instant::now();
     let _guard = ctx.health.start(started);
     let result = run_steps(&watched, &ctx).await;
@@ -112,9 +118,6 @@ async fn run_steps(watched: &WatchedResource, ctx: &Context) -> Result<Action, E
     let owner = owner(cr);
     let outcome = tokio::time::timeout(PASS_DEADLINE, converge(cr, &owner, ctx)).await;
     let outcome = outcome.unwrap_or(Err(Error::Deadline(PASS_DEADLINE)));
-    let Some(outcome) = outcome.transpose() else {
-        return Ok(Action::requeue(SOON));
-    };
     let waiting_since = outcome.as_ref().err().and_then(Error::waiting_since);
     if let Some(since) = waiting_since
         && let Some(left) = QUIET_WAIT.checked_sub(since.elapsed())
@@ -141,13 +144,8 @@ async fn run_steps(watched: &WatchedResource, ctx: &Context) -> Result<Action, E
     })
 }
 
-/// The steps from check to apply. `None`: the Deployment is written, and the rest waits until other
-/// new resources have their Deployments.
-async fn converge(
-    cr: &Distribution,
-    owner: &Owner,
-    ctx: &Context,
-) -> Result<Option<Applied>, Error> {
+/// The steps from check to apply.
+async fn converge(cr: &Distribution, owner: &Owner, ctx: &Context) -> Result<Applied, Error> {
     if cr.spec.paused == Some(true) {
         return Err(Error::Paused);
     }
@@ -197,7 +195,7 @@ async fn converge(
     let written = apply(pass.target(), desired)
         .instrument(tracing::debug_span!("apply"))
         .await?;
-    Ok(written.map(|written| Applied {
+    Ok(Applied {
         checked: current.checked,
         gathered: resolution.gathered,
         plan: resolution.plan,
@@ -205,7 +203,7 @@ async fn converge(
         setback,
         written,
         distributions: settings.distribution_images(),
-    }))
+    })
 }
 
 /// Records which pull secrets were tried, how reading an image ended, and what it proposes.

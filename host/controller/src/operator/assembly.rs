@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Endpoints, Options};
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
-    Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
+    Backoff, ClusterCache, ContentCache, Pace, ReconcileQueue, ReconcileTrigger, References,
     ResourceRef, ResourceStore, ResourceWriter, StatusCache, Watches,
 };
 use crate::images::{Fetcher, Images};
@@ -108,7 +108,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         events: events.clone(),
         backoff: Backoff::default(),
         pace: Pace::default(),
-        priority: PrioritySemaphore::new(workers),
+        queue: ReconcileQueue::new(workers, trigger.clone()),
         servers: ServerPoller::new(polling),
         trigger,
         health: Arc::new(Health::new(cache)),

@@ -29,7 +29,7 @@ use llsd_api::{Distribution, labels};
 use llsd_render::objects::{Child, Desired, Kind, Need, Owner, Retired, is_generated_config_map};
 use serde_json::Value;
 
-use crate::cache::{ClusterCache, PrioritySemaphore, mounted_config_maps};
+use crate::cache::{ClusterCache, mounted_config_maps};
 pub(crate) use adoption::{Requested, TEMPLATE_KEPT_FOR, kept_template, was_created_for};
 use object_sync::ObjectSync;
 pub(crate) use object_sync::{belongs_to, is_ours, preserve};
@@ -71,13 +71,11 @@ pub(crate) struct Written {
 pub(crate) struct Target<'a> {
     pub(crate) client: &'a Client,
     pub(crate) cache: &'a ClusterCache,
-    pub(crate) priority: &'a PrioritySemaphore,
     pub(crate) owner: &'a Owner,
 }
 
-/// Writes the desired objects and deletes the retired ones. `None`: the objects that the pods need
-/// and the Deployment are written, and the rest waits because other resources wait for theirs.
-pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option<Written>, Error> {
+/// Writes the desired objects and deletes the retired ones.
+pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Written, Error> {
     let Desired {
         before,
         deployment,
@@ -95,11 +93,6 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
     let adopts = adopts_some(&before) || deployment.adopts(target.owner) || adopts_some(&after);
     if adopts {
         check_owner(target).await?;
-    }
-    if deployment.is_new() && target.priority.has_high_waiters(&target.owner.namespace) {
-        write(target, before, &mut optional_failures).await?;
-        deployment.write(target).await?;
-        return Ok(None);
     }
 
     let (first, after): (Vec<_>, Vec<_>) = after
@@ -133,11 +126,11 @@ pub(crate) async fn apply(target: Target<'_>, desired: Desired) -> Result<Option
             optional_failures.push(error);
         }
     }
-    Ok(Some(Written {
+    Ok(Written {
         exposure,
         optional_failures,
         claim_problem,
-    }))
+    })
 }
 
 /// Writes one object, if it differs.

@@ -10,8 +10,8 @@ use super::rollouts::Rollouts;
 use super::tags::Tags;
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
-    Backoff, ClusterCache, ContentCache, Pace, PrioritySemaphore, ReconcileTrigger, References,
-    Scope, StatusCache,
+    Backoff, ClusterCache, ContentCache, Pace, ReconcileQueue, ReconcileTrigger, References, Scope,
+    StatusCache,
 };
 use crate::images::Fetcher;
 use crate::process::{Events, Health, Metrics};
@@ -50,7 +50,7 @@ pub(crate) struct Context {
     /// Limits how often one resource is reconciled.
     pub(crate) pace: Pace,
     /// Limits concurrent reconciliations.
-    pub(crate) priority: PrioritySemaphore,
+    pub(crate) queue: ReconcileQueue,
     /// Polls running servers.
     pub(crate) servers: ServerPoller,
     pub(crate) trigger: ReconcileTrigger,
@@ -73,6 +73,7 @@ impl Context {
         self.references.forget(namespace, name);
         self.backoff.reset(namespace, name);
         self.pace.forget(namespace, name);
+        self.queue.forget(namespace, name);
         self.servers.forget(namespace, name);
         self.metrics.set_release_mismatch(namespace, name, false);
         let resource = (namespace.to_owned(), name.to_owned());

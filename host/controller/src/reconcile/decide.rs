@@ -417,7 +417,6 @@ impl<I: ImageReader> Pass<'_, I> {
         Target {
             client: &self.ctx.client,
             cache: &self.ctx.cache,
-            priority: &self.ctx.priority,
             owner: self.owner,
         }
     }
