@@ -5,6 +5,7 @@
 
 mod assembly;
 mod resource_controller;
+mod resync;
 
 use std::future::Future;
 use std::net::TcpListener;
@@ -27,6 +28,7 @@ use crate::servers::Polling;
 use crate::settings::Distributions;
 use assembly::{Assembly, assemble};
 use resource_controller::reconcile_all;
+use resync::resync;
 
 /// The first and the longest delay between two attempts of the storage migration.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
@@ -138,6 +140,7 @@ pub async fn run(
     let _migration = (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client)]));
     let mut paced = JoinSet::new();
     let store = resources.0.clone();
+    paced.spawn(resync(store.clone(), context.trigger.clone()));
     paced.spawn(coordinate(context.clone(), store, namespace.clone()));
     if let Some(interval) = tag_interval {
         paced.spawn(check_tags(context.clone(), interval));

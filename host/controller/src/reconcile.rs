@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use llsd_api::{Distribution, check, labels};
-use llsd_render::objects::{Kind, Owner};
+use llsd_render::objects::Owner;
 use tracing::Instrument;
 
 use crate::cache::{Priority, UpstreamRunning, WatchedResource, uptime};
@@ -40,8 +40,6 @@ use gather::Gathered;
 use report::{Applied, report};
 use resolve::{Resolved, Resolver};
 
-/// Requeue delay after a success: a safety net in case a watch misses a change.
-const RESYNC: Duration = Duration::from_secs(3600);
 /// Requeue delay while an object of someone else prevents a write. That object may not be watched.
 const RECHECK: Duration = Duration::from_secs(60);
 /// The longest time for the steps from check to apply. They make a few requests to the API server and
@@ -67,7 +65,7 @@ pub(crate) async fn reconcile(
             if let Err(wait) = ctx.pace.take(&namespace, &name, Instant::now()) {
                 return Ok(Action::requeue(wait));
             }
-            ctx.queue.take(&namespace, &name, priority(&watched, &ctx))
+            ctx.queue.take(&namespace, &name, priority(&watched))
         }
     };
     let Some(_permit) = permit else {
@@ -94,17 +92,12 @@ pub(crate) async fn reconcile(
     result
 }
 
-/// A resource that was never reported on comes before others of its namespace, so that its pods start
-/// soon. After the first report it waits for its turn, even if it still has no Deployment.
-fn priority(watched: &WatchedResource, ctx: &Context) -> Priority {
-    let (namespace, name) = (watched.namespace().unwrap_or_default(), watched.name_any());
-    if ctx.cache.has_child(Kind::Deployment, &namespace, &name) {
-        return Priority::Normal;
-    }
-    let status = watched.read().map(|cr| ctx.statuses.newest(&cr).0);
-    match status.is_ok_and(|status| status.conditions.is_empty()) {
-        true => Priority::High,
-        false => Priority::Normal,
+/// A new or changed resource comes before those of its namespace that are checked again. After the report it
+/// waits for its turn, even if it still has no Deployment.
+fn priority(watched: &WatchedResource) -> Priority {
+    match watched.is_reported() {
+        true => Priority::Normal,
+        false => Priority::High,
     }
 }
 
@@ -135,12 +128,9 @@ async fn run_steps(watched: &WatchedResource, ctx: &Context) -> Result<Action, E
     let resource = (owner.namespace, owner.name);
     let time_left = ctx.rollouts.time_left(&resource, Instant::now());
     outcome.map(|applied| {
-        let delay = if applied.is_complete() {
-            RESYNC
-        } else {
-            RECHECK
-        };
-        Action::requeue(time_left.map_or(delay, |left| left.min(delay)))
+        let delay = (!applied.is_complete()).then_some(RECHECK);
+        let delay = time_left.into_iter().chain(delay).min();
+        delay.map_or_else(Action::await_change, Action::requeue)
     })
 }
 
@@ -255,7 +245,7 @@ pub(crate) fn error_policy(
         (Error::UpstreamRunning(running), _) => lease_delay(running, uptime()),
         // Registries are not watched.
         (_, Some(image)) => image.retry_after,
-        (error, None) if error.waits_for_change() => RESYNC,
+        (error, None) if error.waits_for_change() => return Action::await_change(),
         _ => {
             let namespace = watched.namespace().unwrap_or_default();
             ctx.backoff.next_delay(&namespace, &watched.name_any())

@@ -95,12 +95,10 @@ impl ReconcileQueue {
         one.wait(name, (priority, ticket));
         let mut granted = self.grant(&mut state);
         drop(state);
-        let own = granted
-            .iter()
-            .position(|one| *one == (namespace.to_owned(), Arc::from(name)));
-        let own = own.map(|place| granted.swap_remove(place));
+        // The caller needs no trigger.
+        granted.retain(|(other, one)| other != namespace || **one != *name);
         self.trigger(granted);
-        own.and_then(|_| self.granted(namespace, name))
+        self.granted(namespace, name)
     }
 
     /// Drops what is stored for a deleted resource.

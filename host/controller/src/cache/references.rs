@@ -5,6 +5,7 @@
 //! that is not recorded yet has its first reconciliation ahead of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use llsd_api::checked::{Checked, ConfigSource, ServerSource};
 use llsd_render::objects::Owner;
@@ -44,27 +45,28 @@ type Resource = (String, String);
 #[derive(Debug, Default)]
 pub(crate) struct References(Mutex<Index>);
 
+/// Each resource and each referent is in memory once, because most resources refer to the same few.
 #[derive(Debug, Default)]
 struct Index {
-    by_resource: BTreeMap<Resource, Recorded>,
-    by_referent: BTreeMap<Referent, BTreeSet<Resource>>,
+    by_resource: BTreeMap<Arc<Resource>, Recorded>,
+    by_referent: BTreeMap<Arc<Referent>, BTreeSet<Arc<Resource>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Recorded {
     /// Stated in the spec.
-    stated: BTreeSet<Referent>,
+    stated: BTreeSet<Arc<Referent>>,
     /// Found while its images were read.
-    found: BTreeSet<Referent>,
+    found: BTreeSet<Arc<Referent>>,
 }
 
 impl References {
     /// Records what the spec of a resource refers to, and replaces the previous record.
     pub(crate) fn record(&self, owner: &Owner, checked: &Checked) {
         let stated = stated(owner, checked);
-        self.0
-            .lock()
-            .change(owner, |recorded| recorded.stated = stated);
+        let mut index = self.0.lock();
+        let stated = index.shared(stated);
+        index.change(owner, |recorded| recorded.stated = stated);
     }
 
     /// Records the pull secrets that were tried for the images of a resource.
@@ -73,22 +75,27 @@ impl References {
             namespace: owner.namespace.clone(),
             name,
         };
-        let found = names.into_iter().map(secret).collect();
-        self.0
-            .lock()
-            .change(owner, |recorded| recorded.found = found);
+        let mut index = self.0.lock();
+        let found = index.shared(names.into_iter().map(secret));
+        index.change(owner, |recorded| recorded.found = found);
     }
 
     /// The resources that refer to a referent.
     pub(crate) fn referrers(&self, referent: &Referent) -> Vec<Resource> {
         let index = self.0.lock();
         let resources = index.by_referent.get(referent).into_iter().flatten();
-        resources.cloned().collect()
+        resources
+            .map(|resource| Resource::clone(resource))
+            .collect()
     }
 
     /// Every referent of any resource.
     pub(crate) fn all(&self) -> Vec<Referent> {
-        self.0.lock().by_referent.keys().cloned().collect()
+        let index = self.0.lock();
+        let referents = index.by_referent.keys();
+        referents
+            .map(|referent| Referent::clone(referent))
+            .collect()
     }
 
     /// Removes a deleted resource from the index.
@@ -99,10 +106,25 @@ impl References {
 }
 
 impl Index {
+    /// The referents, as they are in memory already.
+    fn shared(&self, referents: impl IntoIterator<Item = Referent>) -> BTreeSet<Arc<Referent>> {
+        let shared = |referent: Referent| match self.by_referent.get_key_value(&referent) {
+            Some((known, _)) => known.clone(),
+            None => Arc::new(referent),
+        };
+        referents.into_iter().map(shared).collect()
+    }
+
     fn change(&mut self, owner: &Owner, change: impl FnOnce(&mut Recorded)) {
         let resource = (owner.namespace.clone(), owner.name.clone());
-        let mut recorded = self.remove(&resource);
+        let before = self.by_resource.get(&resource);
+        let mut recorded = before.cloned().unwrap_or_default();
         change(&mut recorded);
+        if before == Some(&recorded) {
+            return;
+        }
+        self.remove(&resource);
+        let resource = Arc::new(resource);
         for referent in recorded.stated.iter().chain(&recorded.found) {
             let referrers = self.by_referent.entry(referent.clone()).or_default();
             referrers.insert(resource.clone());
@@ -110,7 +132,7 @@ impl Index {
         self.by_resource.insert(resource, recorded);
     }
 
-    fn remove(&mut self, resource: &Resource) -> Recorded {
+    fn remove(&mut self, resource: &Resource) {
         let recorded = self.by_resource.remove(resource).unwrap_or_default();
         for referent in recorded.stated.iter().chain(&recorded.found) {
             if let Some(referrers) = self.by_referent.get_mut(referent) {
@@ -120,7 +142,6 @@ impl Index {
                 }
             }
         }
-        recorded
     }
 }
 

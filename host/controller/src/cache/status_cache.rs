@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 
+use kube::ResourceExt;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::DistributionStatus;
 use parking_lot::Mutex;
+
+use super::WatchedResource;
 
 /// The statuses that we wrote and the watch has not delivered yet, by uid of the resource.
 #[derive(Default)]
@@ -39,6 +42,21 @@ impl StatusCache {
         }
     }
 
+    /// Whether the watch has delivered a status that we wrote, and nothing newer. Forgets the status.
+    pub(crate) fn take_delivered(&self, delivered: &WatchedResource) -> bool {
+        let mut all = self.0.lock();
+        let uid = delivered.uid().unwrap_or_default();
+        let version = delivered.resource_version();
+        let version = version.and_then(|text| text.parse().ok());
+        let is_own = all
+            .get(&uid)
+            .is_some_and(|written| Some(written.version) == version);
+        if is_own {
+            all.remove(&uid);
+        }
+        is_own
+    }
+
     /// Stores the API server's response to a status write.
     pub(crate) fn record(&self, cr: &Distribution) {
         let written = Written {
@@ -53,4 +71,33 @@ impl StatusCache {
 fn version(cr: &Distribution) -> u64 {
     let version = cr.metadata.resource_version.as_deref();
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+
+    fn resource<T: DeserializeOwned>(version: &str) -> T {
+        let resource = json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": version},
+            "spec": {"distribution": {"name": "starter"}}, "status": {"observedGeneration": 1},
+        });
+        serde_json::from_value(resource).expect("a resource")
+    }
+
+    #[test]
+    fn only_the_status_that_we_wrote_is_our_own() {
+        let statuses = StatusCache::default();
+        statuses.record(&resource("7"));
+        assert!(!statuses.take_delivered(&resource("6")), "an older one");
+        assert_eq!(statuses.newest(&resource("6")).1, "7");
+        assert!(statuses.take_delivered(&resource("7")));
+        assert!(!statuses.take_delivered(&resource("7")), "once");
+        statuses.record(&resource("8"));
+        assert!(!statuses.take_delivered(&resource("9")), "a newer one");
+    }
 }

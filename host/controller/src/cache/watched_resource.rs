@@ -28,6 +28,8 @@ static PACKER: Packer<Distribution> = Packer::new();
 pub(crate) struct WatchedResource {
     /// What identifies the resource, and nothing else.
     metadata: ObjectMeta,
+    /// Whether the status is about the current spec.
+    is_reported: bool,
     /// The resource, or what is wrong and what its author can do about it.
     content: Result<Packed, String>,
 }
@@ -38,6 +40,11 @@ impl WatchedResource {
         let content = self.content.as_ref().map_err(String::clone)?;
         let read = PACKER.unpack(content);
         read.ok_or_else(|| "failed to read the stored copy of the resource".to_owned())
+    }
+
+    /// Whether the status is about the current spec. A resource that cannot be read counts as reported.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_reported
     }
 }
 
@@ -72,6 +79,7 @@ impl<'de> Deserialize<'de> for WatchedResource {
         };
         Ok(Self {
             metadata,
+            is_reported: content.as_ref().map_or(true, is_reported),
             content: content.map(|resource| PACKER.pack(&resource)),
         })
     }
@@ -87,6 +95,11 @@ fn read(json: &str) -> Result<Distribution, String> {
         resource.metadata.managed_fields = None;
         resource
     })
+}
+
+fn is_reported(resource: &Distribution) -> bool {
+    let status = resource.status.as_ref();
+    status.is_some_and(|status| status.observed_generation == resource.metadata.generation)
 }
 
 fn identity(metadata: &ObjectMeta) -> ObjectMeta {
@@ -218,5 +231,22 @@ mod tests {
         assert_eq!(resource.name_any(), "bad");
         let problem = resource.read().unwrap_err();
         assert!(problem.contains("nested deeper than"), "{problem}");
+    }
+
+    #[test]
+    fn a_resource_is_reported_once_its_status_is_about_its_current_spec() {
+        let is_reported = |generation: u32, status: &str| {
+            let text = format!(
+                r#"{{"apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+                    "metadata": {{"name": "a", "namespace": "n", "generation": {generation}}},
+                    "spec": {{"distribution": {{"name": "starter"}}}}{status}}}"#
+            );
+            let resource: WatchedResource = serde_json::from_str(&text).unwrap();
+            resource.is_reported()
+        };
+        let reported = r#", "status": {"observedGeneration": 2}"#;
+        assert!(is_reported(2, reported));
+        assert!(!is_reported(3, reported), "the spec changed since");
+        assert!(!is_reported(1, ""), "it is new");
     }
 }

@@ -74,7 +74,7 @@ fn watch_resources(
     scope: &Scope,
     writer: ResourceWriter,
 ) -> impl Stream<Item = Result<WatchedResource, watcher::Error>> + Send + 'static + use<> {
-    let forgetting = context.clone();
+    let (forgetting, statuses) = (context.clone(), context.clone());
     let api = scope.api::<WatchedResource>(&context.client);
     let events = watcher(api, watcher::Config::default().page_size(PAGE_SIZE)).default_backoff();
     writer
@@ -89,6 +89,14 @@ fn watch_resources(
                 let namespace = deleted.namespace().unwrap_or_default();
                 forgetting.forget(&namespace, &deleted.name_any());
             }
+        })
+        // A status of our own is no reason to check the resource again.
+        .filter(move |event| {
+            let is_own = match event {
+                Ok(Event::Apply(one)) => statuses.statuses.take_delivered(one),
+                _ => false,
+            };
+            std::future::ready(!is_own)
         })
         .applied_objects()
 }

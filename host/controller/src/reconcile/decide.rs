@@ -383,9 +383,9 @@ impl<I: ImageReader> Pass<'_, I> {
             .await?)
     }
 
-    /// The Deployment of a resource without a recorded resolution. If the resource is older than this
-    /// process, a Deployment that is not in the cache may exist all the same: it lacks the label of the
-    /// watch.
+    /// The Deployment of a resource without a recorded resolution. If an operator has handled the resource
+    /// before this process started, a Deployment that is not in the cache may exist all the same: it lacks
+    /// the label of the watch.
     async fn live_deployment(&self) -> Result<Option<DynamicObject>, Error> {
         let Owner {
             namespace, name, ..
@@ -393,7 +393,9 @@ impl<I: ImageReader> Pass<'_, I> {
         if let Some(live) = self.ctx.cache.child(Kind::Deployment, namespace, name) {
             return Ok(Some(live));
         }
-        if !self.ctx.revisions.is_listed(&self.owner.uid) {
+        // Every operator reports a phase.
+        let was_handled = (self.cr.status.as_ref()).is_some_and(|status| status.phase.is_some());
+        if !was_handled || !self.ctx.revisions.is_listed(&self.owner.uid) {
             return Ok(None);
         }
         Ok(apply::get(self.target(), Kind::Deployment, name).await?)

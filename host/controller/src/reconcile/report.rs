@@ -20,14 +20,17 @@ mod workload;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams};
+use llsd_api::Distribution;
 use llsd_api::checked::Checked;
 use llsd_api::labels::FIELD_MANAGER;
-use llsd_api::{API_VERSION_V1ALPHA2, Distribution, KIND};
+use llsd_api::v1alpha2::DistributionStatus;
 use llsd_render::objects::{ConfigPlan, Owner, service_url};
 use llsd_render::schema_of_release;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::apply::Written;
 use super::context::Context;
@@ -132,20 +135,13 @@ pub(crate) async fn report(
     if new == old {
         return Ok(());
     }
-    let document = json!({
-        "apiVersion": API_VERSION_V1ALPHA2,
-        "kind": KIND,
-        // A status that was computed from an old version must not overwrite a newer one, which the
-        // watch is about to deliver.
-        "metadata": { "name": owner.name, "resourceVersion": version },
-        "status": new,
-    });
+    let parameters = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let change: Patch<()> = Patch::Json(replacement(version, &new));
     let api = Api::<Distribution>::namespaced(ctx.client.clone(), &owner.namespace);
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    match api
-        .patch_status(&owner.name, &parameters, &Patch::Apply(&document))
-        .await
-    {
+    match api.patch_status(&owner.name, &parameters, &change).await {
         Ok(written) => {
             ctx.statuses.record(&written);
             ctx.events
@@ -153,8 +149,31 @@ pub(crate) async fn report(
                 .await;
             Ok(())
         }
-        // The resource was deleted, or it changed and is reconciled again.
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        // The resource was deleted.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        // The status was computed from an old version.
+        Err(kube::Error::Api(status)) if status.is_conflict() => {
+            ctx.trigger.request(&owner.namespace, &owner.name);
+            Ok(())
+        }
         Err(error) => Err(Error::Report(Box::new(error))),
     }
+}
+
+/// The change that replaces a status. It costs the API server less than an apply. A status that was
+/// computed from an old version of the resource must not overwrite a newer one, which the watch is about
+/// to deliver, so the change has the version.
+fn replacement(version: String, status: &DistributionStatus) -> json_patch::Patch {
+    let version = ReplaceOperation {
+        path: PointerBuf::from_tokens(["metadata", "resourceVersion"]),
+        value: Value::String(version),
+    };
+    let status = AddOperation {
+        path: PointerBuf::from_tokens(["status"]),
+        value: json!(status),
+    };
+    json_patch::Patch(vec![
+        PatchOperation::Replace(version),
+        PatchOperation::Add(status),
+    ])
 }

@@ -121,7 +121,7 @@ async fn a_changed_model_writes_a_new_config_map_one_deployment_update_and_the_s
         objects,
         [
             "create controllerrevisions minimal-rev-2",
-            &format!("patch configmaps {}", config_map(&after)),
+            &format!("create configmaps {}", config_map(&after)),
             "patch deployments minimal"
         ]
     );

@@ -59,6 +59,11 @@ impl UpstreamSnapshot {
         let api = env.api::<Distribution>();
         let live = api.create(&PostParams::default(), &resource).await.unwrap();
         let uid = live.metadata.uid.unwrap();
+        let reported = json!({"status": {"phase": resources[0]["status"]["phase"]}});
+        let parameters = PatchParams::default();
+        api.patch_status(&name, &parameters, &Patch::Merge(reported))
+            .await
+            .unwrap();
         // An autoscaler sets the number of replicas some seconds later.
         let deployment = children.iter().find(|child| child["kind"] == "Deployment");
         let pods = deployment.and_then(|child| child["spec"]["replicas"].as_i64());

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_render::objects::{Child, DESIRED_DIGEST, Kind, Need, Owner, Write};
 use serde_json::{Value, json};
@@ -125,8 +125,14 @@ pub(super) async fn delete(
 
 /// Creates an object that the cache does not contain.
 async fn create(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Error> {
-    match server_side_apply(target, desired, Some(CREATE_ONLY_VERSION)).await {
-        Err(Error::Api { error, .. }) if is_conflict(&error) => {}
+    let created = match desired.write {
+        Write::Once => post(target, desired).await,
+        Write::Grow | Write::Converge => {
+            server_side_apply(target, desired, Some(CREATE_ONLY_VERSION)).await
+        }
+    };
+    match created {
+        Err(Error::Api { error, .. }) if exists(&error) => {}
         created => return created,
     }
     // The object exists, but lacks the label of the watch, or is too new for the watch.
@@ -203,6 +209,20 @@ async fn write_managed_fields(
         .await
         .map_err(|error| failure("apply", desired.kind, &desired.name, error))?;
     Ok(())
+}
+
+/// Creates an object that is never applied. It costs the API server less than an apply, but the fields would
+/// belong to the create request, and no later apply could remove them.
+async fn post(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Error> {
+    let failed = |error| failure("create", desired.kind, &desired.name, error);
+    let object = serde_json::from_value(desired.object.clone())
+        .map_err(|error| failed(kube::Error::SerdeError(error)))?;
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let created = api(target, desired.kind).create(&parameters, &object).await;
+    created.map_err(failed)
 }
 
 async fn server_side_apply(
@@ -315,8 +335,9 @@ pub(super) fn api(target: Target<'_>, kind: Kind) -> Api<DynamicObject> {
     )
 }
 
-fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_conflict())
+/// Whether an object was not created because it exists.
+fn exists(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }
 
 fn failure(verb: &'static str, kind: Kind, name: &str, error: kube::Error) -> Error {

@@ -29,12 +29,13 @@ pub(super) fn transitions(old: &DistributionStatus, new: &DistributionStatus) ->
         })
         .collect();
     let config_map = |status: &DistributionStatus| {
-        status
-            .config_generation
-            .as_ref()
-            .and_then(|one| one.config_map_name.clone())
+        let generated = status.config_generation.as_ref();
+        generated.and_then(|one| one.config_map_name.clone())
     };
-    if let Some(name) = config_map(new).filter(|_| config_map(old) != config_map(new)) {
+    // The first configuration is part of a normal start, and one event less for each new resource.
+    if let (Some(before), Some(now)) = (config_map(old), config_map(new))
+        && before != now
+    {
         let reason = reason::CONFIG_GENERATION_SUCCEEDED;
         transitions.retain(|one| one.reason != reason);
         transitions.insert(
@@ -42,7 +43,7 @@ pub(super) fn transitions(old: &DistributionStatus, new: &DistributionStatus) ->
             Transition {
                 is_warning: false,
                 reason: reason.to_owned(),
-                note: format!("generated ConfigMap {name:?}"),
+                note: format!("generated ConfigMap {now:?}"),
             },
         );
     }
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_configuration_is_one_event_and_availability_another() {
+    fn a_changed_configuration_and_availability_are_events_but_not_a_normal_start() {
         let nothing = DistributionStatus::default();
         let steps = [
             ("ConfigGenerated", true, "ConfigGenerationSucceeded"),
@@ -127,16 +128,18 @@ mod tests {
             steps[1],
             ("Available", true, "MinimumReplicasAvailable"),
         ];
+        let changed = status(&ready, Some("demo-config-2"));
         let ready = status(&ready, Some("demo-config-1"));
-        assert_eq!(
-            published(&nothing, &started),
-            [(false, "ConfigGenerationSucceeded".to_owned())]
-        );
+        assert!(published(&nothing, &started).is_empty());
         assert_eq!(
             published(&started, &ready),
             [(false, "MinimumReplicasAvailable".to_owned())]
         );
         assert!(published(&ready, &ready).is_empty());
+        assert_eq!(
+            published(&ready, &changed),
+            [(false, "ConfigGenerationSucceeded".to_owned())]
+        );
     }
 
     #[test]
