@@ -65,18 +65,33 @@ impl AuditLog {
     ///
     /// A watch counts once, when it starts.
     pub fn requests(&self, user: &str, since: Mark) -> Result<Vec<AuditedRequest>> {
-        let mut text = String::new();
+        let mut text = Vec::new();
         let mut file = self.open()?;
-        file.seek(SeekFrom::Start(since.position))?;
-        file.read_to_string(&mut text)?;
-        // The API server may be writing a line, so only complete lines count.
-        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        requests_of(user, complete, since.at)
+        file.seek(SeekFrom::Start(since.position.saturating_sub(1)))?;
+        file.read_to_end(&mut text)?;
+        let is_start = since.position == 0;
+        requests_of(user, complete_lines(&text, is_start)?, since.at)
     }
 
     fn open(&self) -> Result<File> {
         File::open(&self.file).with_context(|| format!("failed to read {}", self.file.display()))
     }
+}
+
+/// The complete lines of a part of the log. The API server may have been writing a line at its beginning and
+/// may be writing one at its end. Unless it `is_start`, the part begins with the byte before its position.
+fn complete_lines(part: &[u8], is_start: bool) -> Result<&str> {
+    let newline = |byte: &u8| *byte == b'\n';
+    let start = match is_start {
+        true => Some(0),
+        false => part.iter().position(newline).map(|end| end + 1),
+    };
+    let end = part.iter().rposition(newline);
+    let lines = match (start, end) {
+        (Some(start), Some(end)) if start < end => &part[start..end],
+        _ => &[],
+    };
+    Ok(std::str::from_utf8(lines)?)
 }
 
 fn requests_of(user: &str, lines: &str, since: Timestamp) -> Result<Vec<AuditedRequest>> {
@@ -170,6 +185,20 @@ mod tests {
             .into_iter()
             .map(|r| format!("{} {}", r.verb, r.code))
             .collect()
+    }
+
+    #[test]
+    fn lines_that_are_cut_do_not_count() {
+        let lines = |part: &str, is_start| {
+            complete_lines(part.as_bytes(), is_start)
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(lines("a\nb\nc", true), "a\nb");
+        assert_eq!(lines("\nb\nc", false), "b");
+        assert_eq!(lines("rest of a\nb\nc\n", false), "b\nc");
+        assert_eq!(lines("rest of a", false), "");
+        assert_eq!(lines("\n", false), "");
     }
 
     #[test]

@@ -5,13 +5,10 @@
 
 #![allow(clippy::print_stdout, reason = "the output of a command")]
 
-mod operator;
 mod soak;
 mod table;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -20,18 +17,14 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, PartialObjectMeta};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
+use llsd_bench::{DEADLINE, Operator, QUIET, by_verb, cpu_seconds, requests, settle, until_count};
 use llsd_testbed::{Namespace, Release, Testbed};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use operator::{Operator, QUIET, cpu_seconds, requests, settle};
 use table::{Figure, Figures, Table};
 
-/// Longer than any step takes.
-const DEADLINE: Duration = Duration::from_secs(1200);
 /// The number of concurrent create requests.
 const CONCURRENCY: usize = 16;
 /// Resources that an author creates one after the other.
@@ -131,7 +124,7 @@ impl<'a> Fleet<'a> {
 
         let standby = self.start("b", false)?;
         tokio::time::sleep(QUIET).await;
-        settle(self.testbed, DEADLINE).await?;
+        settle(self.testbed).await?;
         figures.insert(Figure::StandbyMemory, standby.memory()?.now);
         let stopped = Instant::now();
         leader.signal("TERM")?;
@@ -139,12 +132,12 @@ impl<'a> Fleet<'a> {
         drop(leader);
         let third = self.start("c", true)?;
         tokio::time::sleep(QUIET).await;
-        settle(self.testbed, DEADLINE).await?;
+        settle(self.testbed).await?;
         let killed = Instant::now();
         standby.signal("KILL")?;
         figures.insert(Figure::FailOverKilled, self.next_write(killed, 2).await?);
         drop(standby);
-        settle(self.testbed, DEADLINE).await?;
+        settle(self.testbed).await?;
         third.stop()?;
 
         let mark = self.testbed.audit().mark()?;
@@ -152,7 +145,7 @@ impl<'a> Fleet<'a> {
         let restarted = self.start("d", true)?;
         // The first request comes when it is the leader.
         self.first_request(mark).await?;
-        settle(self.testbed, DEADLINE).await?;
+        settle(self.testbed).await?;
         figures.insert(
             Figure::RestartSeconds,
             (started.elapsed() - QUIET).as_secs_f64(),
@@ -164,14 +157,23 @@ impl<'a> Fleet<'a> {
         Ok(figures)
     }
 
+    /// Starts an operator. Only one can serve webhooks, because all are on this machine.
     fn start(&self, identity: &str, serves_webhooks: bool) -> anyhow::Result<Operator> {
-        Operator::start(
-            self.testbed,
-            self.llsd,
-            self.namespace.name(),
+        let webhooks = match serves_webhooks {
+            true => "--dev",
+            false => "--no-webhooks",
+        };
+        let namespace = ["--operator-namespace", self.namespace.name()];
+        let options = [
+            "--leader-elect",
             identity,
-            serves_webhooks,
-        )
+            "--poll-servers",
+            "0",
+            "--drain",
+            "0",
+        ];
+        let options = [&namespace, &options[..], &[webhooks]].concat();
+        Operator::start(self.testbed, self.llsd, &options)
     }
 
     async fn installed(&self) -> anyhow::Result<()> {
@@ -184,7 +186,7 @@ impl<'a> Fleet<'a> {
             );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        settle(self.testbed, DEADLINE).await
+        settle(self.testbed).await
     }
 
     /// The seconds in which an author creates some resources, one after the other.
@@ -251,14 +253,14 @@ impl<'a> Fleet<'a> {
         };
         until_count(resources, "statuses", all, has_status).await?;
         figures.insert(Figure::ReportedSeconds, started.elapsed().as_secs_f64());
-        settle(self.testbed, DEADLINE).await?;
+        settle(self.testbed).await?;
         let each = 1000.0 / count(all);
         figures.insert(Figure::OperatorCpuEach, leader.cpu()? * each);
         let cpu = self.api_server_cpu()? - api_server;
         figures.insert(Figure::ApiServerCpuEach, cpu * each);
-        let requests = requests(self.testbed, mark)?;
-        figures.insert(Figure::RequestsEach, count(requests.len()) / count(all));
-        println!("requests: {}", breakdown(&requests));
+        let sent = requests(self.testbed, mark)?;
+        figures.insert(Figure::RequestsEach, count(sent.len()) / count(all));
+        println!("requests: {}", by_verb(&sent));
         Ok(())
     }
 
@@ -278,7 +280,7 @@ impl<'a> Fleet<'a> {
         let mark = self.testbed.audit().mark()?;
         let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
         self.patch("fleet-0", touch).await?;
-        settle(self.testbed, DEADLINE).await?;
+        settle(self.testbed).await?;
         let requests = requests(self.testbed, mark)?.len();
         figures.insert(Figure::RequestsForTouch, count(requests));
         Ok(())
@@ -364,19 +366,6 @@ fn is_write_of_resource(request: &llsd_testbed::AuditedRequest) -> bool {
     !reads.contains(&request.verb.as_str()) && !own.contains(&request.resource.as_str())
 }
 
-/// The number of requests of each kind.
-fn breakdown(requests: &[llsd_testbed::AuditedRequest]) -> String {
-    let mut numbers = BTreeMap::<(&str, &str), usize>::new();
-    for one in requests {
-        *numbers.entry((&one.verb, &one.resource)).or_default() += 1;
-    }
-    let numbers = numbers.iter();
-    let parts: Vec<_> = numbers
-        .map(|((verb, resource), number)| format!("{number} {verb} {resource}"))
-        .collect();
-    parts.join(", ")
-}
-
 /// Runs requests, some of them at the same time.
 async fn run_all(
     requests: impl Iterator<Item = impl Future<Output = anyhow::Result<()>>>,
@@ -430,30 +419,4 @@ fn deployment(name: &str) -> Value {
             },
         },
     })
-}
-
-/// Watches until `number` objects satisfy a condition.
-async fn until_count<K>(
-    api: Api<K>,
-    state: &str,
-    number: usize,
-    holds: impl Fn(&K) -> bool,
-) -> anyhow::Result<()>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let mut seen = std::collections::BTreeSet::new();
-    let changes = watcher(api, watcher::Config::default()).default_backoff();
-    let mut changes = pin!(changes.applied_objects());
-    let counting = async {
-        while seen.len() < number {
-            let object = changes.next().await.context("the watch ended")??;
-            if holds(&object) {
-                seen.insert(object.name_any());
-            }
-        }
-        anyhow::Ok(())
-    };
-    let counted = tokio::time::timeout(DEADLINE, counting).await;
-    counted.with_context(|| format!("not all {state} after {DEADLINE:?}"))?
 }

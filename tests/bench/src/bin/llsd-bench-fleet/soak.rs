@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams};
+use llsd_bench::{Operator, requests, settle};
 use serde_json::json;
 
-use crate::operator::{Operator, requests, settle};
-use crate::{DEADLINE, Fleet};
+use crate::Fleet;
 
 /// How often the operator is restarted.
 const RESTART: Duration = Duration::from_secs(180);
@@ -27,7 +27,7 @@ pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<
     fleet.installed().await?;
     fleet.create(fleet.size).await?;
     fleet.wait_for_deployments(fleet.size).await?;
-    settle(fleet.testbed, DEADLINE).await?;
+    settle(fleet.testbed).await?;
 
     let mark = fleet.testbed.audit().mark()?;
     let (started, mut restarted) = (Instant::now(), Instant::now());
@@ -56,7 +56,7 @@ pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<
         }
         tokio::time::sleep(PAUSE).await;
     }
-    settle(fleet.testbed, DEADLINE).await?;
+    settle(fleet.testbed).await?;
     let warm = warm.context("the soak is too short")?;
     let end = operator.memory()?.now;
     check(fleet, &values).await?;
