@@ -24,7 +24,7 @@ pub use postgres::Postgres;
 pub use server::{
     FakeIdentity, FakeMcp, FakeVllm, RunningServer, expect_error, free_port, get, probe,
 };
-pub use validation::{Finding, ValidationReport, validate};
+pub use validation::{Finding, ValidationReport, expect_accepted, validate};
 
 /// A release of the server and its dialect.
 #[derive(Debug, Clone, Copy)]

@@ -40,6 +40,20 @@ impl ValidationReport {
     }
 }
 
+/// Fails unless the package of a release accepts all files without an error.
+pub fn expect_accepted(release: Release, files: &[PathBuf]) -> anyhow::Result<()> {
+    for (file, report) in validate(release, files)? {
+        let errors = report.errors();
+        ensure!(
+            errors.is_empty(),
+            "{}: {errors:#?}\n{}",
+            file.display(),
+            std::fs::read_to_string(&file)?
+        );
+    }
+    Ok(())
+}
+
 /// Validates all files in one process, because importing the release takes seconds.
 pub fn validate(
     release: Release,
