@@ -131,6 +131,11 @@ impl ClusterCache {
         self.caches().all(ObjectCache::is_complete)
     }
 
+    /// The bytes of all objects.
+    pub(crate) fn bytes(&self) -> usize {
+        self.caches().map(ObjectCache::bytes).sum()
+    }
+
     /// A cache without child kinds that has received its first lists.
     #[cfg(test)]
     pub(crate) fn completed() -> Self {

@@ -17,12 +17,12 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use llsd_api::labels;
 use llsd_render::objects::Kind;
 use parking_lot::Mutex;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use super::ClusterCache;
 use super::env_conversion::{ConvertedType, converted_type};
-use super::tenant_cache::TenantCache;
+use super::tenant_cache::{Identity, TenantCache};
 
 /// The Secret with the HMAC key, in the operator's own namespace.
 const KEY_SECRET: &str = "llsd-rollout-key";
@@ -100,15 +100,20 @@ impl ContentCache {
         let found = api.get_opt(name).await?;
         Ok(found.map(|map| {
             let data = Arc::new(map.data.unwrap_or_default());
-            let bytes = data.iter().map(|(key, text)| key.len() + text.len()).sum();
-            store(
-                &self.config_maps,
+            let bytes: usize = data.iter().map(|(key, text)| key.len() + text.len()).sum();
+            let texts = data
+                .iter()
+                .flat_map(|(key, text)| [key.as_str(), text.as_str()]);
+            let identity = identity(texts);
+            let mut stored = self.config_maps.lock();
+            let version = map.metadata.resource_version.unwrap_or_default();
+            stored.insert(
                 (namespace, name),
-                map.metadata,
-                data.clone(),
-                bytes,
-            );
-            data
+                version,
+                identity,
+                data,
+                bytes + OVERHEAD_BYTES,
+            )
         }))
     }
 
@@ -167,14 +172,24 @@ impl ContentCache {
             .collect();
         let fingerprints = Arc::new(fingerprints);
         let bytes = fingerprints.keys().map(|key| key.len() + OVERHEAD_BYTES);
-        store(
-            &self.secrets,
-            (namespace, name),
-            secret.metadata,
-            fingerprints.clone(),
-            bytes.sum(),
-        );
-        Ok(Some(fingerprints))
+        let bytes = bytes.sum::<usize>() + OVERHEAD_BYTES;
+        // Fingerprints of two Secrets are never equal.
+        let identity = identity([namespace, name]);
+        let mut stored = self.secrets.lock();
+        let version = secret.metadata.resource_version.unwrap_or_default();
+        let object = (namespace, name);
+        Ok(Some(stored.insert(
+            object,
+            version,
+            identity,
+            fingerprints,
+            bytes,
+        )))
+    }
+
+    /// The bytes of the stored ConfigMaps and Secrets.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        (self.config_maps.lock().bytes(), self.secrets.lock().bytes())
     }
 
     /// Drops the content of objects that no longer exist.
@@ -234,18 +249,14 @@ fn new_key() -> Result<Secret, ContentError> {
     })
 }
 
-fn store<T: Clone>(
-    stored: &Mutex<TenantCache<T>>,
-    (namespace, name): (&str, &str),
-    metadata: ObjectMeta,
-    content: T,
-    bytes: usize,
-) {
-    let version = metadata.resource_version.unwrap_or_default();
-    let bytes = bytes + OVERHEAD_BYTES;
-    stored
-        .lock()
-        .insert(namespace, name, version, content, bytes);
+/// What contents with the same texts have in common.
+fn identity<'a>(texts: impl IntoIterator<Item = &'a str>) -> Identity {
+    let mut digest = Sha256::new();
+    for text in texts {
+        digest.update(text.len().to_le_bytes());
+        digest.update(text);
+    }
+    digest.finalize().into()
 }
 
 /// The HMAC of a value. `location` (namespace, Secret and key) is part of the hashed message, so

@@ -184,6 +184,14 @@ impl ObjectCache {
             .collect()
     }
 
+    /// The bytes of all objects.
+    pub(crate) fn bytes(&self) -> usize {
+        let state = self.state.lock();
+        let namespaces = state.namespaces.values();
+        let all = namespaces.flat_map(|namespace| namespace.objects.values());
+        all.map(|entry| entry.content.len()).sum()
+    }
+
     /// Waits until the first list is complete.
     pub(crate) async fn complete(&self) {
         // The sender lives as long as the cache, so waiting cannot fail.
@@ -217,7 +225,7 @@ impl State {
         unpack(&self.packer, entry)
     }
 
-    /// Stores an object unless a newer version is known. Returns it if it changed.
+    /// Stores an object unless this or a newer version is known. Returns it if it changed.
     fn insert(&mut self, object: DynamicObject) -> Option<DynamicObject> {
         let (list, group) = (self.list, (self.group)(&object).map(Box::from));
         let namespace = self
@@ -229,12 +237,13 @@ impl State {
         let known = namespace.objects.get_mut(name.as_str());
         if let Some(known) = known {
             known.list = list;
-            if version < known.version {
+            // Most objects that the watch delivers are those that we wrote.
+            if version <= known.version {
                 return None;
             }
         }
         let (object, content) = pack(&self.packer, object);
-        let mut entry = Entry {
+        let entry = Entry {
             version,
             content,
             is_metadata_only: object.data.is_null(),
@@ -243,10 +252,7 @@ impl State {
             is_written: false,
         };
         let known = namespace.remove(&name);
-        let is_same = known.is_some_and(|known| {
-            entry.is_written = known.is_written && known.version == version;
-            entry.is_same(&known)
-        });
+        let is_same = known.is_some_and(|known| entry.is_same(&known));
         namespace.insert(name.into(), entry);
         (!is_same).then_some(object)
     }

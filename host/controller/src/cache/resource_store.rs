@@ -55,6 +55,11 @@ impl ResourceStore {
         self.store.state()
     }
 
+    /// The bytes of all resources.
+    pub(crate) fn bytes(&self) -> usize {
+        self.all().iter().map(|resource| resource.bytes()).sum()
+    }
+
     /// The store of the resource controller.
     pub(crate) fn for_controller(&self) -> Store<WatchedResource> {
         self.store.clone()

@@ -2,7 +2,8 @@
 //!
 //! Every content has a weight in bytes. If a namespace exceeds its limit, its content that was not
 //! used for the longest time is dropped. If all namespaces together exceed theirs, the namespace with
-//! the most bytes loses content first.
+//! the most bytes loses content first. Equal contents of several namespaces are in memory once, and count
+//! once for all of them together: the CA bundle of a platform is in every namespace.
 
 use std::collections::HashMap;
 
@@ -11,29 +12,46 @@ const NAMESPACE_BYTES: usize = 8 << 20;
 /// The most bytes of all namespaces.
 const TOTAL_BYTES: usize = 48 << 20;
 
+/// What equal contents have in common, such as a digest.
+pub(super) type Identity = [u8; 32];
+
 /// Contents by namespace and name.
 pub(super) struct TenantCache<T> {
-    namespaces: HashMap<String, Tenant<T>>,
+    namespaces: HashMap<String, Tenant>,
+    contents: HashMap<Identity, Content<T>>,
+    /// The bytes of all contents.
+    bytes: usize,
     /// Counts the uses, to find what was not used for the longest time.
     uses: u64,
 }
 
-struct Tenant<T> {
-    contents: HashMap<String, Stored<T>>,
+#[derive(Default)]
+struct Tenant {
+    objects: HashMap<String, Stored>,
     bytes: usize,
 }
 
-struct Stored<T> {
+/// An object with a content.
+struct Stored {
     version: String,
-    content: T,
+    content: Identity,
     bytes: usize,
     last_used: u64,
+}
+
+struct Content<T> {
+    content: T,
+    bytes: usize,
+    /// The number of objects that have it.
+    objects: usize,
 }
 
 impl<T> Default for TenantCache<T> {
     fn default() -> Self {
         Self {
             namespaces: HashMap::new(),
+            contents: HashMap::new(),
+            bytes: 0,
             uses: 0,
         }
     }
@@ -43,66 +61,82 @@ impl<T: Clone> TenantCache<T> {
     /// The content of an object, if it was stored for this version.
     pub(super) fn get(&mut self, namespace: &str, name: &str, version: &str) -> Option<T> {
         self.uses += 1;
-        let stored = self.namespaces.get_mut(namespace)?.contents.get_mut(name)?;
+        let stored = self.namespaces.get_mut(namespace)?.objects.get_mut(name)?;
         stored.last_used = self.uses;
-        (stored.version == version).then(|| stored.content.clone())
+        let content = self.contents.get(&stored.content)?;
+        (stored.version == version).then(|| content.content.clone())
     }
 
-    /// Stores the content of an object. A content that is larger than the limit is not stored.
+    /// Stores the content of an object, and returns the one in memory. A content that is larger than the limit
+    /// is not stored.
     pub(super) fn insert(
         &mut self,
-        namespace: &str,
-        name: &str,
+        (namespace, name): (&str, &str),
         version: String,
+        identity: Identity,
         content: T,
         bytes: usize,
-    ) {
+    ) -> T {
         self.remove(namespace, name);
         if bytes > NAMESPACE_BYTES {
-            return;
+            return content;
         }
         self.uses += 1;
-        let tenant = self.namespaces.entry(namespace.to_owned());
-        let tenant = tenant.or_insert_with(|| Tenant {
-            contents: HashMap::new(),
-            bytes: 0,
-        });
+        let tenant = self.namespaces.entry(namespace.to_owned()).or_default();
         let stored = Stored {
             version,
-            content,
+            content: identity,
             bytes,
             last_used: self.uses,
         };
-        tenant.contents.insert(name.to_owned(), stored);
+        tenant.objects.insert(name.to_owned(), stored);
         tenant.bytes += bytes;
+        let shared = self.contents.entry(identity).or_insert_with(|| {
+            self.bytes += bytes;
+            Content {
+                content,
+                bytes,
+                objects: 0,
+            }
+        });
+        shared.objects += 1;
+        let content = shared.content.clone();
         while let Some(heaviest) = self.over_limit() {
             self.drop_oldest(&heaviest);
         }
+        content
     }
 
     /// Drops every content that `keep` does not accept.
     pub(super) fn retain(&mut self, keep: impl Fn(&str, &str) -> bool) {
-        self.namespaces.retain(|namespace, tenant| {
-            tenant.contents.retain(|name, _| keep(namespace, name));
-            tenant.bytes = tenant.contents.values().map(|stored| stored.bytes).sum();
-            !tenant.contents.is_empty()
+        let objects = self.namespaces.iter().flat_map(|(namespace, tenant)| {
+            let names = tenant.objects.keys();
+            names.map(move |name| (namespace.clone(), name.clone()))
         });
+        let dropped = objects.filter(|(namespace, name)| !keep(namespace, name));
+        for (namespace, name) in dropped.collect::<Vec<_>>() {
+            self.remove(&namespace, &name);
+        }
+    }
+
+    /// The bytes of all contents.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The namespace that must lose content.
     fn over_limit(&self) -> Option<String> {
-        let total: usize = self.namespaces.values().map(|tenant| tenant.bytes).sum();
         let (name, heaviest) = self
             .namespaces
             .iter()
             .max_by_key(|(_, tenant)| tenant.bytes)?;
-        let is_over = heaviest.bytes > NAMESPACE_BYTES || total > TOTAL_BYTES;
+        let is_over = heaviest.bytes > NAMESPACE_BYTES || self.bytes > TOTAL_BYTES;
         is_over.then(|| name.clone())
     }
 
     fn drop_oldest(&mut self, namespace: &str) {
         let oldest = self.namespaces.get(namespace).and_then(|tenant| {
-            let oldest = tenant.contents.iter().min_by_key(|(_, one)| one.last_used);
+            let oldest = tenant.objects.iter().min_by_key(|(_, one)| one.last_used);
             oldest.map(|(name, _)| name.clone())
         });
         match oldest {
@@ -115,21 +149,44 @@ impl<T: Clone> TenantCache<T> {
         let Some(tenant) = self.namespaces.get_mut(namespace) else {
             return;
         };
-        if let Some(stored) = tenant.contents.remove(name) {
+        let removed = tenant.objects.remove(name);
+        if let Some(stored) = &removed {
             tenant.bytes = tenant.bytes.saturating_sub(stored.bytes);
         }
-        if tenant.contents.is_empty() {
+        if tenant.objects.is_empty() {
             self.namespaces.remove(namespace);
+        }
+        if let Some(stored) = removed {
+            self.release(&stored.content);
+        }
+    }
+
+    /// Drops a content that no object has any more.
+    fn release(&mut self, identity: &Identity) {
+        let Some(content) = self.contents.get_mut(identity) else {
+            return;
+        };
+        content.objects -= 1;
+        if content.objects == 0 {
+            self.bytes -= content.bytes;
+            self.contents.remove(identity);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
+    /// Inserts a content that no other object has.
     fn insert(cache: &mut TenantCache<u8>, namespace: &str, name: &str, bytes: usize) {
-        cache.insert(namespace, name, "1".to_owned(), 7, bytes);
+        let mut identity = [0; 32];
+        for (at, byte) in namespace.bytes().chain(name.bytes()).enumerate() {
+            identity[at] = byte;
+        }
+        cache.insert((namespace, name), "1".to_owned(), identity, 7, bytes);
     }
 
     #[test]
@@ -155,8 +212,7 @@ mod tests {
         for number in 0..20 {
             insert(&mut cache, &format!("hostile-{number}"), "a", 7 << 20);
         }
-        let total: usize = cache.namespaces.values().map(|tenant| tenant.bytes).sum();
-        assert!(total <= TOTAL_BYTES, "{total}");
+        assert!(cache.bytes() <= TOTAL_BYTES, "{}", cache.bytes());
         assert!(cache.get("fair", "small", "1").is_some());
     }
 
@@ -168,5 +224,23 @@ mod tests {
         assert_eq!(cache.get("ns", "a", "1"), Some(7));
         cache.retain(|_, _| false);
         assert_eq!(cache.get("ns", "a", "1"), None);
+    }
+
+    #[test]
+    fn a_content_that_all_namespaces_have_is_in_memory_once() {
+        let (mut cache, mut first) = (TenantCache::default(), None);
+        for number in 0..100 {
+            let namespace = format!("ns-{number}");
+            let object = (namespace.as_str(), "ca");
+            let stored = cache.insert(object, "1".to_owned(), [1; 32], Arc::new(7), 1 << 20);
+            let first = first.get_or_insert_with(|| stored.clone());
+            assert!(Arc::ptr_eq(first, &stored));
+        }
+        assert_eq!(cache.bytes(), 1 << 20);
+        cache.retain(|namespace, _| namespace == "ns-7");
+        assert_eq!(cache.bytes(), 1 << 20);
+        assert!(cache.get("ns-7", "ca", "1").is_some());
+        cache.retain(|_, _| false);
+        assert_eq!(cache.bytes(), 0);
     }
 }

@@ -42,6 +42,11 @@ impl WatchedResource {
         read.ok_or_else(|| "failed to read the stored copy of the resource".to_owned())
     }
 
+    /// The bytes of the resource.
+    pub(super) fn bytes(&self) -> usize {
+        self.content.as_ref().map_or_else(String::len, Packed::len)
+    }
+
     /// Whether the status is about the current spec. A resource that cannot be read counts as reported.
     pub(crate) fn is_reported(&self) -> bool {
         self.is_reported

@@ -150,6 +150,11 @@ pub(super) struct Answer {
 }
 
 impl Fetched {
+    /// The bytes of all contents.
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.values().map(Entry::bytes).sum()
+    }
+
     /// Returns the last result, and marks the read as pending if it is due and `may_start` allows it.
     pub(super) fn request(
         &mut self,

@@ -66,6 +66,11 @@ impl Fetcher {
         }))
     }
 
+    /// The bytes of all contents that were read.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.state.lock().fetched.bytes()
+    }
+
     /// Reads images for a resource, without waiting.
     pub(crate) fn for_resource<'a>(&'a self, owner: &'a Owner) -> ForResource<'a> {
         ForResource {

@@ -119,9 +119,9 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     background.spawn(settings_watcher.run());
     let poller = context.clone();
     background.spawn(async move { poller.servers.run(&poller.contents, &poller.trigger).await });
-    serve(&mut background, endpoints, &context);
-
     let (resources, writer) = ResourceStore::new();
+    serve(&mut background, endpoints, &context, resources.clone());
+
     let schema_plugin_options = SchemaPluginOptions {
         client,
         registries,
@@ -148,7 +148,12 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
 }
 
 /// Starts the servers for probes and metrics.
-fn serve(tasks: &mut JoinSet<()>, endpoints: Endpoints, context: &Context) {
+fn serve(
+    tasks: &mut JoinSet<()>,
+    endpoints: Endpoints,
+    context: &Arc<Context>,
+    resources: ResourceStore,
+) {
     let Endpoints { probes, metrics } = endpoints;
     if let Some(listener) = probes {
         let health = context.health.clone();
@@ -156,7 +161,25 @@ fn serve(tasks: &mut JoinSet<()>, endpoints: Endpoints, context: &Context) {
     }
     if let Some(listener) = metrics {
         let (metrics, client) = (context.metrics.clone(), context.client.clone());
-        tasks.spawn(async { log(serve_metrics(listener, metrics, client).await) });
+        let context = context.clone();
+        let measure = move || measure_caches(&context, &resources);
+        tasks.spawn(async { log(serve_metrics(listener, metrics, client, measure).await) });
+    }
+}
+
+/// Sets the metrics of all caches.
+fn measure_caches(context: &Context, resources: &ResourceStore) {
+    let (config_maps, secrets) = context.contents.bytes();
+    let caches = [
+        ("resources", resources.bytes()),
+        ("objects", context.cache.bytes()),
+        ("resolutions", context.revisions.bytes()),
+        ("config_maps", config_maps),
+        ("secrets", secrets),
+        ("images", context.images.bytes()),
+    ];
+    for (cache, bytes) in caches {
+        context.metrics.set_cache_bytes(cache, bytes);
     }
 }
 

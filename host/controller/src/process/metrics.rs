@@ -42,6 +42,7 @@ pub struct Metrics {
     release_mismatches: Gauge,
     rollout_resources: Family<[Label; 2], Gauge>,
     rollout_halted: Family<[Label; 2], Gauge>,
+    cache_bytes: Family<[Label; 1], Gauge>,
     /// Namespace and name of the resources that `release_mismatches` counts.
     mismatched: Mutex<BTreeSet<(String, String)>>,
 }
@@ -66,6 +67,7 @@ impl Metrics {
             release_mismatches: Gauge::default(),
             rollout_resources: Family::default(),
             rollout_halted: Family::default(),
+            cache_bytes: Family::default(),
             mismatched: Mutex::default(),
         };
         let Self {
@@ -85,6 +87,7 @@ impl Metrics {
             release_mismatches,
             rollout_resources,
             rollout_halted,
+            cache_bytes,
             mismatched: _,
         } = &mut metrics;
         registry.register(
@@ -159,6 +162,12 @@ impl Metrics {
             "1 for each rollout that is halted, with the resource that failed",
             rollout_halted.clone(),
         );
+        registry.register_with_unit(
+            "cache",
+            "Content in memory, by cache",
+            Unit::Bytes,
+            cache_bytes.clone(),
+        );
         Arc::new(metrics)
     }
 
@@ -231,6 +240,13 @@ impl Metrics {
                 self.rollout_halted.get_or_create(&labels).set(1);
             }
         }
+    }
+
+    /// Sets the bytes of a cache.
+    pub(crate) fn set_cache_bytes(&self, cache: &'static str, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let labels = [("cache", cache.to_owned())];
+        self.cache_bytes.get_or_create(&labels).set(bytes);
     }
 
     /// Counts a plugin fetch.

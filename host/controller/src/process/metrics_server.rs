@@ -34,11 +34,12 @@ const AUTHORIZATION_TTL: Duration = Duration::from_secs(60);
 /// How long requests may take after shutdown has begun.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Serves scrapes until the future is dropped.
+/// Serves scrapes until the future is dropped. `measure` sets the metrics that are measured at a scrape.
 pub(crate) async fn serve_metrics(
     listener: TcpListener,
     metrics: Arc<Metrics>,
     client: Client,
+    measure: impl Fn() + Send + Sync + 'static,
 ) -> Result<(), ServeError> {
     // Fails if another part of the process has already installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -51,6 +52,7 @@ pub(crate) async fn serve_metrics(
     let authorizer = Arc::new(Authorizer {
         client,
         metrics,
+        measure: Box::new(measure),
         authorized: Mutex::default(),
     });
     let router = Router::new()
@@ -78,6 +80,7 @@ impl Drop for ShutdownOnDrop {
 struct Authorizer {
     client: Client,
     metrics: Arc<Metrics>,
+    measure: Box<dyn Fn() + Send + Sync>,
     /// When the API server allowed a token, by digest of the token.
     authorized: Mutex<HashMap<String, Instant>>,
 }
@@ -90,11 +93,11 @@ async fn scrape(State(authorizer): State<Arc<Authorizer>>, headers: HeaderMap) -
         return (StatusCode::UNAUTHORIZED, "a bearer token is required\n").into_response();
     };
     match authorizer.is_authorized(token).await {
-        Ok(true) => (
-            [(header::CONTENT_TYPE, OPENMETRICS)],
-            authorizer.metrics.text(),
-        )
-            .into_response(),
+        Ok(true) => {
+            (authorizer.measure)();
+            let text = authorizer.metrics.text();
+            ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response()
+        }
         Ok(false) => (
             StatusCode::FORBIDDEN,
             "the user of this token must be allowed to get /metrics\n",

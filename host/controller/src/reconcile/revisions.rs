@@ -255,6 +255,11 @@ impl Revisions {
         }
     }
 
+    /// The bytes of the resolutions in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
     /// Drops what is stored for a deleted resource.
     pub(crate) fn forget_deleted(&self, namespace: &str, name: &str) {
         let mut state = self.state.lock();
