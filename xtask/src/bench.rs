@@ -18,25 +18,27 @@ pub fn generation() -> anyhow::Result<()> {
 
 /// Measures the operator on a new control plane. `options` are passed to the benchmark.
 pub fn operator(options: &[String]) -> anyhow::Result<()> {
-    on_control_plane("operator", options)
+    on_control_plane("operator", &[], options)
 }
 
 /// Measures how the cost grows with the number of resources. `options` are passed to the benchmark.
 pub fn fleet(options: &[String]) -> anyhow::Result<()> {
-    on_control_plane("fleet", options)
+    let adapter = artifacts::build()?.plugins()?.join("llama-stack-0.7.wasm");
+    on_control_plane("fleet", &[adapter], options)
 }
 
 /// Measures conversion and admission on a new control plane.
 pub fn webhooks() -> anyhow::Result<()> {
-    on_control_plane("webhooks", &[])
+    on_control_plane("webhooks", &[], &[])
 }
 
-fn on_control_plane(what: &str, options: &[String]) -> anyhow::Result<()> {
+fn on_control_plane(what: &str, inputs: &[PathBuf], options: &[String]) -> anyhow::Result<()> {
     let cache = shell::cache()?;
     let folder = build()?;
     let mut bench = Command::new(folder.join(format!("llsd-bench-{what}")));
     bench
         .arg(folder.join("llsd"))
+        .args(inputs)
         .args(options)
         .env("LLSD_CACHE", cache);
     shell::step(what, &mut bench)

@@ -35,6 +35,15 @@ const API_SERVER: &str = "kube-apiserver";
 /// A busy machine with two cores needs eight seconds. The rest is a margin for slower ones.
 const START_DEADLINE: Duration = Duration::from_secs(480);
 
+/// Whether the controllers of a control plane run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controllers {
+    /// Deployments create pods, and namespaces are deleted.
+    Run,
+    /// Only the API server runs.
+    Off,
+}
+
 /// A control plane that stops when dropped.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -45,8 +54,9 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Builds missing binaries, creates `folder` and starts a control plane in it.
-    pub async fn start(release: Release, folder: &Path) -> Result<Self> {
+    /// Builds missing binaries, creates `folder` and starts a control plane in it. Its controllers run if the
+    /// release has them and `controllers` says so.
+    pub async fn start(release: Release, controllers: Controllers, folder: &Path) -> Result<Self> {
         let cache = toolchain::cache_dir()?;
         // A build takes minutes and must not block the runtime.
         let built = tokio::task::spawn_blocking(move || {
@@ -55,9 +65,9 @@ impl ControlPlane {
         let binaries = built.await??;
 
         // Another process can take a free port before it is used, so try twice.
-        match Self::start_once(release, &binaries, folder).await {
+        match Self::start_once(release, controllers, &binaries, folder).await {
             Err(error) if format!("{error:#}").contains("address already in use") => {
-                Self::start_once(release, &binaries, folder).await
+                Self::start_once(release, controllers, &binaries, folder).await
             }
             outcome => outcome,
         }
@@ -97,7 +107,13 @@ impl ControlPlane {
         self.until_ready().await.map(drop)
     }
 
-    async fn start_once(release: Release, binaries: &[PathBuf], folder: &Path) -> Result<Self> {
+    async fn start_once(
+        release: Release,
+        controllers: Controllers,
+        binaries: &[PathBuf],
+        folder: &Path,
+    ) -> Result<Self> {
+        let has_controllers = release == Release::Newest && controllers == Controllers::Run;
         remove_folder(folder)?;
         create_private_folder(folder)?;
         let folder = fs::canonicalize(folder)?;
@@ -125,7 +141,7 @@ impl ControlPlane {
             state: State {
                 server,
                 version: version_of(binary(Tool::KubeApiserver)?)?,
-                has_controllers: release == Release::Newest,
+                has_controllers,
                 kubectl: binary(Tool::Kubectl)?.clone(),
                 processes: Vec::new(),
                 folder: folder.clone(),
@@ -156,7 +172,7 @@ impl ControlPlane {
         plane.run(api_server, API_SERVER, &arguments)?;
         let admin = plane.until_ready().await?;
 
-        if release == Release::Newest {
+        if has_controllers {
             let manager = binary(Tool::KubeControllerManager)?;
             plane.run(
                 manager,

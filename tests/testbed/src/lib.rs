@@ -41,7 +41,7 @@ mod wait;
 
 pub use audit::{AuditLog, AuditedRequest, Mark};
 pub use certificates::{CertificateAuthority, Identity};
-pub use control_plane::{ControlPlane, State, SuspendedProcess};
+pub use control_plane::{ControlPlane, Controllers, State, SuspendedProcess};
 pub use invocation::{Finished, Invocation};
 pub use llsd_toolchain::{self as toolchain, Release};
 pub use namespace::Namespace;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use llsd_testbed::node::ServerPackages;
 use llsd_testbed::toolchain::{self, Release, Tool};
-use llsd_testbed::{ControlPlane, State, Testbed};
+use llsd_testbed::{ControlPlane, Controllers, State, Testbed};
 
 #[derive(Parser)]
 #[command(about = "Builds, starts and stops a Kubernetes control plane for tests")]
@@ -170,7 +170,7 @@ async fn up(release: ReleaseArg) -> Result<ExitCode> {
             if let Ok(old) = State::load(&State::file(&folder)) {
                 old.stop()?;
             }
-            ControlPlane::start(release.release(), &folder)
+            ControlPlane::start(release.release(), Controllers::Run, &folder)
                 .await?
                 .release()
         }

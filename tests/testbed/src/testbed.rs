@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::audit::AuditLog;
 use crate::components::AUDIT_FILE;
-use crate::control_plane::{self, ControlPlane, State, keeps_data};
+use crate::control_plane::{self, ControlPlane, Controllers, State, keeps_data};
 use crate::invocation::Invocation;
 use crate::namespace::Namespace;
 use crate::toolchain::Release;
@@ -50,6 +50,16 @@ impl Testbed {
 
     /// Starts a control plane for the caller alone. It stops when dropped.
     pub async fn start(release: Release) -> Result<Self> {
+        Self::start_with(release, Controllers::Run).await
+    }
+
+    /// Starts an API server of the newest release for the caller alone, without controllers. It stops when
+    /// dropped.
+    pub async fn start_api_server() -> Result<Self> {
+        Self::start_with(Release::Newest, Controllers::Off).await
+    }
+
+    async fn start_with(release: Release, controllers: Controllers) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("llsd-testbed-")
             .disable_cleanup(true)
@@ -60,7 +70,7 @@ impl Testbed {
                 folder.path().display()
             ));
         }
-        let plane = ControlPlane::start(release, folder.path()).await?;
+        let plane = ControlPlane::start(release, controllers, folder.path()).await?;
         Ok(Self {
             state: plane.state().clone(),
             owned: Some(Mutex::new(plane)),

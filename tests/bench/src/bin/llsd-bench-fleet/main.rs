@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout, reason = "the output of a command")]
 
+mod scraper;
+mod shadow;
 mod soak;
 mod table;
 
@@ -20,9 +22,11 @@ use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
 use llsd_bench::{DEADLINE, Operator, QUIET, by_verb, cpu_seconds, requests, settle, until_count};
-use llsd_testbed::{Namespace, Release, Testbed};
+use llsd_testbed::{Namespace, Testbed};
 use serde_json::{Value, json};
 
+use scraper::Scraper;
+use shadow::NewVersion;
 use table::{Figure, Figures, Table};
 
 /// The number of concurrent create requests.
@@ -38,6 +42,11 @@ const PAGE: u32 = 500;
 struct Arguments {
     /// Path of the `llsd` binary
     llsd: PathBuf,
+    /// Path of the component of the adapter for llama-stack 0.7
+    adapter: PathBuf,
+    /// Path of the `llsd` binary of the previous release, which is measured, too
+    #[arg(long, value_name = "FILE")]
+    previous: Option<PathBuf>,
     /// Numbers of resources
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
     sizes: Vec<usize>,
@@ -55,20 +64,23 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let mut table = Table::default();
-    for size in &arguments.sizes {
-        println!("==> {size} resources");
-        let testbed = Testbed::start(Release::Oldest).await?;
-        let fleet = Fleet::new(&testbed, &arguments, *size).await?;
-        if let Some(minutes) = arguments.soak {
+    if let Some(minutes) = arguments.soak {
+        for size in &arguments.sizes {
+            let testbed = Testbed::start_api_server().await?;
+            let fleet = Fleet::new(&testbed, &arguments, &arguments.llsd, *size).await?;
             let length = Duration::from_secs(minutes * 60);
             println!("{}", soak::soak(&fleet, length).await?);
-            continue;
         }
-        table.add(*size, fleet.measure().await?);
-    }
-    if arguments.soak.is_some() {
         return Ok(());
+    }
+    let mut table = Table::default();
+    for size in &arguments.sizes {
+        let now = measure(&arguments, &arguments.llsd, *size).await?;
+        let previous = match &arguments.previous {
+            Some(llsd) => Some(measure(&arguments, llsd, *size).await?),
+            None => None,
+        };
+        table.add(*size, now, previous);
     }
     println!("{}", table.text());
     if let Some(folder) = &arguments.output {
@@ -80,10 +92,19 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Measures one binary with one number of resources.
+async fn measure(arguments: &Arguments, llsd: &Path, size: usize) -> anyhow::Result<Figures> {
+    println!("==> {size} resources, {}", llsd.display());
+    let testbed = Testbed::start_api_server().await?;
+    let fleet = Fleet::new(&testbed, arguments, llsd, size).await?;
+    fleet.measure().await
+}
+
 /// A control plane with many resources.
 struct Fleet<'a> {
     testbed: &'a Testbed,
     llsd: &'a Path,
+    adapter: &'a Path,
     client: Client,
     namespace: Namespace,
     size: usize,
@@ -94,11 +115,13 @@ impl<'a> Fleet<'a> {
     async fn new(
         testbed: &'a Testbed,
         arguments: &'a Arguments,
+        llsd: &'a Path,
         size: usize,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             testbed,
-            llsd: &arguments.llsd,
+            llsd,
+            adapter: &arguments.adapter,
             client: testbed.client("admin").await?,
             namespace: testbed.namespace("fleet").await?,
             size,
@@ -109,20 +132,36 @@ impl<'a> Fleet<'a> {
     async fn measure(&self) -> anyhow::Result<Figures> {
         let mut figures = Figures::new();
         // Installs the definitions, and compiles the plugins.
-        let first = self.start("first", true)?;
+        let first = self.start("first", true, &[])?;
         self.installed().await?;
         first.stop()?;
+        let version = NewVersion::push(self.llsd, self.adapter).await?;
         let alone = self.author("alone").await?;
         self.bare_deployments(&mut figures).await?;
         self.create(self.size).await?;
 
-        let leader = self.start("a", true)?;
+        let leader = self.start("a", true, &version.options())?;
         self.reconcile_all(&leader, alone, &mut figures).await?;
         figures.insert(Figure::LeaderMemory, leader.memory()?.now);
         self.rest(&mut figures).await?;
         self.list_in_older_version(&leader, &mut figures).await?;
+        let all = self.size + 2 * AUTHORED;
+        let compared = version.compare(&self.client, &leader, all).await?;
+        figures.insert(Figure::ShadowSeconds, compared);
+        settle(self.testbed).await?;
+        self.fail_over(leader, &version, &mut figures).await?;
+        self.restart(&version, &mut figures).await?;
+        Ok(figures)
+    }
 
-        let standby = self.start("b", false)?;
+    /// Stops the leader, and kills the next one.
+    async fn fail_over(
+        &self,
+        leader: Operator,
+        version: &NewVersion,
+        figures: &mut Figures,
+    ) -> anyhow::Result<()> {
+        let standby = self.start("b", false, &version.options())?;
         tokio::time::sleep(QUIET).await;
         settle(self.testbed).await?;
         figures.insert(Figure::StandbyMemory, standby.memory()?.now);
@@ -130,7 +169,7 @@ impl<'a> Fleet<'a> {
         leader.signal("TERM")?;
         figures.insert(Figure::FailOverStopped, self.next_write(stopped, 1).await?);
         drop(leader);
-        let third = self.start("c", true)?;
+        let third = self.start("c", true, &version.options())?;
         tokio::time::sleep(QUIET).await;
         settle(self.testbed).await?;
         let killed = Instant::now();
@@ -138,27 +177,38 @@ impl<'a> Fleet<'a> {
         figures.insert(Figure::FailOverKilled, self.next_write(killed, 2).await?);
         drop(standby);
         settle(self.testbed).await?;
-        third.stop()?;
+        third.stop()
+    }
 
-        let mark = self.testbed.audit().mark()?;
-        let started = Instant::now();
-        let restarted = self.start("d", true)?;
+    /// Starts an operator while nothing has changed.
+    async fn restart(&self, version: &NewVersion, figures: &mut Figures) -> anyhow::Result<()> {
+        let scraper = Scraper::create(&self.client, &self.namespace).await?;
+        let read = version.requests().await?;
+        let (mark, started) = (self.testbed.audit().mark()?, Instant::now());
+        let address = scraper.address();
+        let options = [&version.options()[..], &["--metrics", &address]].concat();
+        let restarted = self.start("d", true, &options)?;
         // The first request comes when it is the leader.
         self.first_request(mark).await?;
         settle(self.testbed).await?;
-        figures.insert(
-            Figure::RestartSeconds,
-            (started.elapsed() - QUIET).as_secs_f64(),
-        );
+        let took = (started.elapsed() - QUIET).as_secs_f64();
+        figures.insert(Figure::RestartSeconds, took);
         let requests = requests(self.testbed, mark)?;
         let writes = requests.iter().filter(|one| is_write_of_resource(one));
         figures.insert(Figure::RestartWrites, count(writes.count()));
-        restarted.stop()?;
-        Ok(figures)
+        figures.insert(Figure::RestartCalls, scraper.guest_calls().await?);
+        let read = version.requests().await? - read;
+        figures.insert(Figure::RestartReads, count(read));
+        restarted.stop()
     }
 
     /// Starts an operator. Only one can serve webhooks, because all are on this machine.
-    fn start(&self, identity: &str, serves_webhooks: bool) -> anyhow::Result<Operator> {
+    fn start(
+        &self,
+        identity: &str,
+        serves_webhooks: bool,
+        more: &[&str],
+    ) -> anyhow::Result<Operator> {
         let webhooks = match serves_webhooks {
             true => "--dev",
             false => "--no-webhooks",
@@ -172,7 +222,7 @@ impl<'a> Fleet<'a> {
             "--drain",
             "0",
         ];
-        let options = [&namespace, &options[..], &[webhooks]].concat();
+        let options = [&namespace, &options[..], &[webhooks], more].concat();
         Operator::start(self.testbed, self.llsd, &options)
     }
 

@@ -1,7 +1,7 @@
 //! A soak: random changes for a while, with a restart of the operator every few minutes.
 //!
-//! At the end every Deployment must have the last value of its resource, and the operator may have written no
-//! Deployment more often than its resource changed.
+//! At the end every Deployment must have the last value of its resource, the operator may have written no more
+//! Deployments and statuses than there were changes, and it may need little more memory than at first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,21 +9,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams};
-use llsd_bench::{Operator, requests, settle};
+use llsd_bench::{Operator, by_verb, requests, settle};
 use serde_json::json;
 
-use crate::Fleet;
+use crate::{Fleet, is_write_of_resource};
 
 /// How often the operator is restarted.
 const RESTART: Duration = Duration::from_secs(180);
 /// When the first memory is measured: after everything was used.
 const WARM: Duration = Duration::from_secs(300);
+/// The most memory at the end, as a ratio to the first one.
+const GROWTH: f64 = 1.1;
 /// The time between two changes.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Changes the resources of a fleet at random, and returns the result as text.
 pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<String> {
-    let mut operator = fleet.start("soak-0", true)?;
+    let mut operator = fleet.start("soak-0", true, &[])?;
     fleet.installed().await?;
     fleet.create(fleet.size).await?;
     fleet.wait_for_deployments(fleet.size).await?;
@@ -49,9 +51,12 @@ pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<
             warm = Some(operator.memory()?.now);
         }
         if restarted.elapsed() > RESTART {
+            let minutes = started.elapsed().as_secs() / 60;
+            let memory = operator.memory()?.now;
+            println!("minute {minutes}: {changes} changes, {touches} touches, {memory:.0} MiB");
             operator.stop()?;
             restarts += 1;
-            operator = fleet.start(&format!("soak-{restarts}"), true)?;
+            operator = fleet.start(&format!("soak-{restarts}"), true, &[])?;
             restarted = Instant::now();
         }
         tokio::time::sleep(PAUSE).await;
@@ -60,19 +65,25 @@ pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<
     let warm = warm.context("the soak is too short")?;
     let end = operator.memory()?.now;
     check(fleet, &values).await?;
-    let writes = requests(fleet.testbed, mark)?;
-    let writes = writes
-        .iter()
-        .filter(|one| one.resource == "deployments" && one.verb != "get" && one.verb != "list")
-        .count();
+    let sent = requests(fleet.testbed, mark)?;
+    println!("requests: {}", by_verb(&sent));
+    let writes = |resource: &str| {
+        let of_resource = sent.iter().filter(|one| one.resource == resource);
+        of_resource.filter(|one| is_write_of_resource(one)).count()
+    };
+    let (deployments, statuses) = (writes("deployments"), writes("llamastackdistributions"));
     ensure!(
-        writes <= changes,
-        "{writes} writes of Deployments for {changes} changes"
+        deployments <= changes && statuses <= changes,
+        "{deployments} writes of Deployments and {statuses} of statuses for {changes} changes"
+    );
+    ensure!(
+        end <= warm * GROWTH,
+        "memory grew from {warm:.0} to {end:.0} MiB"
     );
     drop::<Operator>(operator);
     Ok(format!(
-        "{changes} changes, {touches} touches and {restarts} restarts in {:.0?}: {writes} writes of Deployments, \
-         nothing lost; memory {warm:.0} MiB at first, {end:.0} MiB at the end ({:+.0} %)",
+        "{changes} changes, {touches} touches and {restarts} restarts in {:.0?}: {deployments} writes of \
+         Deployments and {statuses} of statuses, nothing lost; memory {warm:.0} MiB at first, {end:.0} MiB at the end ({:+.0} %)",
         started.elapsed(),
         (end / warm - 1.0) * 100.0,
     ))

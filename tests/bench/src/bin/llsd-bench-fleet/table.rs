@@ -15,6 +15,8 @@ pub(crate) enum Figure {
     RequestsAtRest,
     RequestsForTouch,
     RestartWrites,
+    RestartCalls,
+    RestartReads,
     RestartSeconds,
     FailOverStopped,
     FailOverKilled,
@@ -23,6 +25,7 @@ pub(crate) enum Figure {
     ApiServerCpuEach,
     BareDeploymentCpu,
     AuthorSlowdown,
+    ShadowSeconds,
     ListSeconds,
     ListPeak,
     DeployedSeconds,
@@ -30,12 +33,14 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 20] = [
         Self::LeaderMemory,
         Self::StandbyMemory,
         Self::RequestsAtRest,
         Self::RequestsForTouch,
         Self::RestartWrites,
+        Self::RestartCalls,
+        Self::RestartReads,
         Self::RestartSeconds,
         Self::FailOverStopped,
         Self::FailOverKilled,
@@ -44,6 +49,7 @@ impl Figure {
         Self::ApiServerCpuEach,
         Self::BareDeploymentCpu,
         Self::AuthorSlowdown,
+        Self::ShadowSeconds,
         Self::ListSeconds,
         Self::ListPeak,
         Self::DeployedSeconds,
@@ -58,6 +64,8 @@ impl Figure {
             Self::RequestsAtRest => ("requests in a minute at rest", Some(0.0)),
             Self::RequestsForTouch => ("requests for a touch without a change", Some(0.0)),
             Self::RestartWrites => ("writes after a restart", Some(0.0)),
+            Self::RestartCalls => ("calls of plugins after a restart", Some(0.0)),
+            Self::RestartReads => ("requests to registries after a restart", Some(0.0)),
             Self::RestartSeconds => ("restart until quiet, s", Some(20.0)),
             Self::FailOverStopped => ("fail-over after a clean stop, s", Some(5.0)),
             Self::FailOverKilled => ("fail-over after kill -9, s", Some(18.0)),
@@ -66,6 +74,7 @@ impl Figure {
             Self::ApiServerCpuEach => ("API server CPU for each new resource, ms", None),
             Self::BareDeploymentCpu => ("API server CPU for a bare Deployment, ms", None),
             Self::AuthorSlowdown => ("author's creates beside a busy operator, ratio", Some(2.0)),
+            Self::ShadowSeconds => ("comparison of a new adapter, CPU s", Some(10.0)),
             Self::ListSeconds => ("list in the older version, s", Some(2.0)),
             Self::ListPeak => ("peak memory of the operator, MiB", None),
             Self::DeployedSeconds => ("until all Deployments exist, s", None),
@@ -77,17 +86,17 @@ impl Figure {
 /// The figures for one number of resources.
 pub(crate) type Figures = BTreeMap<Figure, f64>;
 
-/// The figures of all numbers of resources.
+/// The figures of all numbers of resources, and those of the previous release.
 #[derive(Default)]
-pub(crate) struct Table(BTreeMap<usize, Figures>);
+pub(crate) struct Table(BTreeMap<usize, (Figures, Option<Figures>)>);
 
 impl Table {
     /// Adds the figures for a number of resources.
-    pub(crate) fn add(&mut self, resources: usize, figures: Figures) {
-        self.0.insert(resources, figures);
+    pub(crate) fn add(&mut self, resources: usize, now: Figures, previous: Option<Figures>) {
+        self.0.insert(resources, (now, previous));
     }
 
-    /// As Markdown. A figure above its goal is marked.
+    /// As Markdown. A figure above its goal is marked, and the ratio to the previous release follows it.
     pub(crate) fn text(&self) -> String {
         let mut text = "| figure | goal |".to_owned();
         for resources in self.0.keys() {
@@ -100,16 +109,20 @@ impl Table {
             let (name, goal) = figure.described();
             let shown = goal.map_or(String::new(), |goal| format!("≤ {goal}"));
             let _ = write!(text, "| {name} | {shown} |");
-            for figures in self.0.values() {
-                match figures.get(&figure) {
-                    Some(value) if goal.is_some_and(|goal| *value > goal) => {
-                        let _ = write!(text, " **{value:.1}** |");
-                    }
-                    Some(value) => {
-                        let _ = write!(text, " {value:.1} |");
-                    }
-                    None => text += " |",
+            for (now, previous) in self.0.values() {
+                let Some(value) = now.get(&figure) else {
+                    text += " |";
+                    continue;
+                };
+                let _ = match goal.is_some_and(|goal| *value > goal) {
+                    true => write!(text, " **{value:.1}**"),
+                    false => write!(text, " {value:.1}"),
+                };
+                let before = previous.as_ref().and_then(|all| all.get(&figure));
+                if let Some(ratio) = before.and_then(|before| ratio(*value, *before)) {
+                    let _ = write!(text, " (× {ratio:.2})");
                 }
+                text += " |";
             }
             text.push('\n');
         }
@@ -120,14 +133,19 @@ impl Table {
     pub(crate) fn json(&self) -> Value {
         let figures = Figure::ALL.iter().map(|figure| {
             let (name, goal) = figure.described();
-            let values: serde_json::Map<String, Value> = self
-                .0
-                .iter()
-                .filter_map(|(resources, figures)| {
-                    Some((resources.to_string(), json!(figures.get(figure)?)))
-                })
-                .collect();
-            json!({ "figure": name, "goal": goal, "values": values })
+            let of = |select: fn(&(Figures, Option<Figures>)) -> Option<&Figures>| {
+                let all = self.0.iter();
+                let values = all.filter_map(|(resources, figures)| {
+                    Some((resources.to_string(), json!(select(figures)?.get(figure)?)))
+                });
+                values.collect::<serde_json::Map<String, Value>>()
+            };
+            json!({
+                "figure": name,
+                "goal": goal,
+                "values": of(|(now, _)| Some(now)),
+                "previous": of(|(_, previous)| previous.as_ref()),
+            })
         });
         Value::Array(figures.collect())
     }
@@ -144,8 +162,8 @@ impl Table {
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let of = |figure: Figure| {
             let all = self.0.iter();
-            all.filter_map(move |(resources, figures)| {
-                Some((*resources as f64, *figures.get(&figure)?))
+            all.filter_map(move |(resources, (now, _))| {
+                Some((*resources as f64, *now.get(&figure)?))
             })
         };
         let lines = [
@@ -185,6 +203,11 @@ impl Table {
     }
 }
 
+/// How a figure changed; `None` if it was 0.
+fn ratio(now: f64, before: f64) -> Option<f64> {
+    (before > 0.0).then(|| now / before)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,15 +217,22 @@ mod tests {
         let mut table = Table::default();
         for (resources, memory) in [(100, 40.0), (10_000, 160.0)] {
             let cpu = (Figure::OperatorCpuEach, 5.0);
-            table.add(resources, [(Figure::LeaderMemory, memory), cpu].into());
+            let previous =
+                Figures::from([(Figure::LeaderMemory, 80.0), (Figure::RestartWrites, 0.0)]);
+            let now = [(Figure::LeaderMemory, memory), cpu].into();
+            table.add(resources, now, Some(previous));
         }
         let text = table.text();
         assert!(
             text.starts_with("| figure | goal | 100 | 10000 |\n"),
             "{text}"
         );
-        assert!(text.contains("| ≤ 150 | 40.0 | **160.0** |"), "{text}");
+        assert!(
+            text.contains("| ≤ 150 | 40.0 (× 0.50) | **160.0** (× 2.00) |"),
+            "{text}"
+        );
         assert_eq!(table.json()[0]["values"]["100"], 40.0);
+        assert_eq!(table.json()[0]["previous"]["100"], 80.0);
         assert!(table.plot().unwrap().contains("<svg"));
     }
 }
