@@ -37,6 +37,10 @@ pub fn build(target: &str) -> anyhow::Result<PathBuf> {
         .env("ZIG_GLOBAL_CACHE_DIR", &zig.cache)
         .env("CARGO_INCREMENTAL", "0")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    if target.starts_with("aarch64") {
+        // jemalloc needs the largest pages of any kernel, as an exponent of two: 64 KiB.
+        build.env("JEMALLOC_SYS_WITH_LG_PAGE", "16");
+    }
     let paths = Paths::of_this_machine()?;
     build.env(
         format!("CFLAGS_{}", target.replace('-', "_")),

@@ -35,6 +35,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+// That of musl takes twice the CPU time (decision 24).
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Run LlamaStack servers on Kubernetes, and develop the plugins that configure them
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
