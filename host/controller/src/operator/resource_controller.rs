@@ -48,6 +48,10 @@ pub(super) async fn reconcile_all(
                     let namespace = resource.namespace.as_deref().unwrap_or_default();
                     context.forget(namespace, &resource.name);
                 }
+                Err(controller::Error::QueueError(error)) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::info!(error, "watch of resources failed, restarting it");
+                }
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(error, "failed to reconcile a resource");
