@@ -62,7 +62,8 @@ async fn a_new_resource_takes_five_requests_and_a_report_for_each_state_of_its_r
     // Created, ready, and between them no pod yet and a pod that is not ready, if it takes long enough to be
     // seen.
     assert!(statuses.len() <= 4, "{statuses:#?}");
-    assert!(events.len() < statuses.len(), "{events:#?}");
+    // It became ready.
+    assert!(events.len() <= 1, "{events:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
