@@ -58,9 +58,15 @@ pub struct Missing {
 /// Every expression of a configuration, in the order of the file.
 pub fn readings(config: &Value) -> Vec<Reading<'_>> {
     let mut all = Vec::new();
-    walk(config, "", None, &|_, _| Entry::Used, &mut |reading, _| {
-        all.push(reading);
-    });
+    walk(
+        config,
+        &mut String::new(),
+        None,
+        &|_, _| Entry::Used,
+        &mut |reading, _| {
+            all.push(reading);
+        },
+    );
     all
 }
 
@@ -69,29 +75,35 @@ pub fn readings(config: &Value) -> Vec<Reading<'_>> {
 pub fn missing(config: &Value, is_set: &dyn Fn(&str) -> bool) -> Vec<Missing> {
     let mut all: Vec<Missing> = Vec::new();
     let state = |entry: &Value, path: &str| entry_state(entry, path, is_set);
-    walk(config, "", None, &state, &mut |reading, unused| {
-        if reading.form != Form::Bare || is_set(reading.name) {
-            return;
-        }
-        let found = Missing {
-            name: reading.name.to_owned(),
-            path: reading.path,
-            unused_provider: reading
-                .provider
-                .filter(|_| unused)
-                .map(|provider| provider.id.to_owned()),
-        };
-        match all.iter_mut().find(|one| one.name == found.name) {
-            // A provider in use decides.
-            Some(earlier)
-                if earlier.unused_provider.is_some() && found.unused_provider.is_none() =>
-            {
-                *earlier = found;
+    walk(
+        config,
+        &mut String::new(),
+        None,
+        &state,
+        &mut |reading, unused| {
+            if reading.form != Form::Bare || is_set(reading.name) {
+                return;
             }
-            Some(_) => {}
-            None => all.push(found),
-        }
-    });
+            let found = Missing {
+                name: reading.name.to_owned(),
+                path: reading.path,
+                unused_provider: reading
+                    .provider
+                    .filter(|_| unused)
+                    .map(|provider| provider.id.to_owned()),
+            };
+            match all.iter_mut().find(|one| one.name == found.name) {
+                // A provider in use decides.
+                Some(earlier)
+                    if earlier.unused_provider.is_some() && found.unused_provider.is_none() =>
+                {
+                    *earlier = found;
+                }
+                Some(_) => {}
+                None => all.push(found),
+            }
+        },
+    );
     all
 }
 
@@ -156,7 +168,7 @@ fn resolve(text: &str, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
 /// Calls `found` for each expression, with whether it is in an unused provider.
 fn walk<'a>(
     value: &'a Value,
-    path: &str,
+    path: &mut String,
     provider: Option<&(ProviderEntry<'a>, bool)>,
     state: &dyn Fn(&Value, &str) -> Entry,
     found: &mut dyn FnMut(Reading<'a>, bool),
@@ -167,7 +179,7 @@ fn walk<'a>(
                 let reading = Reading {
                     name: expression.name,
                     form: expression.form,
-                    path: path.to_owned(),
+                    path: path.clone(),
                     provider: provider.map(|(entry, _)| entry.clone()),
                 };
                 found(reading, provider.is_some_and(|(_, unused)| *unused));
@@ -181,20 +193,24 @@ fn walk<'a>(
                 }
                 let unused = state_of_item == Entry::UnusedProvider;
                 let own = provider_entry(path, item).map(|entry| (entry, unused));
-                let path = format!("{path}[{index}]");
-                walk(item, &path, own.as_ref().or(provider), state, found);
+                let parent = path.len();
+                path.push_str(&format!("[{index}]"));
+                walk(item, path, own.as_ref().or(provider), state, found);
+                path.truncate(parent);
             }
         }
         Value::Object(map) => {
             for (key, value) in map {
-                let path = match path {
-                    "" => key.clone(),
-                    _ => format!("{path}.{key}"),
-                };
-                let is_auth = path == "server.auth.provider_config";
-                if !(is_auth && state(value, &path) == Entry::LeftOut) {
-                    walk(value, &path, provider, state, found);
+                let parent = path.len();
+                if parent > 0 {
+                    path.push('.');
                 }
+                path.push_str(key);
+                let is_auth = path == "server.auth.provider_config";
+                if !(is_auth && state(value, path) == Entry::LeftOut) {
+                    walk(value, path, provider, state, found);
+                }
+                path.truncate(parent);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

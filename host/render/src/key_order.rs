@@ -65,8 +65,8 @@ fn object(
 ) -> Map<String, Value> {
     let mut ordered = Map::with_capacity(entries.len());
     for (key, counterpart) in base.into_iter().flatten() {
-        if let Some(value) = entries.remove(key) {
-            ordered.insert(key.clone(), like_base(counterpart, value));
+        if let Some((key, value)) = entries.swap_remove_entry(key) {
+            ordered.insert(key, like_base(counterpart, value));
         }
     }
     let mut rest: Vec<_> = entries
@@ -96,11 +96,11 @@ fn counterpart<'a>(candidates: &'a [Value], item: &Value) -> &'a Value {
     const IDS: [&str; 4] = ["model_id", "shield_id", "toolgroup_id", "provider_id"];
     let own = IDS
         .iter()
-        .find_map(|key| Some((*key, item[*key].as_str()?)));
+        .find_map(|key| Some((*key, conditional_text(item[*key].as_str()?))));
     let same = |candidate: &&Value| match own {
         Some((key, id)) => candidate[key]
             .as_str()
-            .is_some_and(|other| conditional_text(other) == conditional_text(id)),
+            .is_some_and(|other| conditional_text(other) == id),
         None => *candidate == item,
     };
     candidates.iter().find(same).unwrap_or(&Value::Null)

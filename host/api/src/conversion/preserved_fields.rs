@@ -18,9 +18,14 @@ pub(super) fn convert(mut source: Map<String, Value>, direction: &Direction) -> 
     let is_home = preserved
         .as_mut()
         .is_none_or(|fields| fields.shift_remove(HOME).is_some());
+    // It is the same in both versions, and often larger than the rest.
+    let metadata = source.get_mut("metadata").map(Value::take);
     let mut target = (direction.translate)(&source);
-    let conflicts = restore_all(&mut target, preserved.as_ref());
+    let conflicts = restore_all(&mut target, &preserved.unwrap_or_default());
     let mut lost = lost_fields(&source, &target, direction);
+    if let Some(metadata) = metadata {
+        target.insert("metadata".to_owned(), metadata);
+    }
     if is_home {
         attach(&mut target, direction.target_annotation, lost);
     } else if !lost.is_empty() {
@@ -39,13 +44,16 @@ pub(super) fn convert(mut source: Map<String, Value>, direction: &Direction) -> 
 /// Restores preserved fields. Returns those whose field or sibling was edited, with their values.
 fn restore_all(
     target: &mut Map<String, Value>,
-    preserved: Option<&Map<String, Value>>,
+    preserved: &Map<String, Value>,
 ) -> Map<String, Value> {
     let mut conflicts = Map::new();
+    if preserved.is_empty() {
+        return conflicts;
+    }
     let translated = target.clone();
     // In reverse order, so that fields come before the object that contains them: the object may exist
     // only because of the restored fields.
-    for (pointer, entry) in preserved.into_iter().flatten().rev() {
+    for (pointer, entry) in preserved.iter().rev() {
         if !has_same_sibling(&translated, pointer, entry) || !restore(target, pointer, entry) {
             conflicts.insert(
                 pointer.clone(),
