@@ -173,6 +173,18 @@ impl CompileCache {
         mac
     }
 
+    /// The bytes of all entries that can be read.
+    pub(crate) fn bytes(&self) -> u64 {
+        let files = self.directory.entries().into_iter().flatten().flatten();
+        let entries = files.filter(|file| {
+            let name = file.file_name();
+            name.to_str().is_some_and(|name| name.ends_with(SUFFIX))
+        });
+        entries
+            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+            .sum()
+    }
+
     /// Deletes the oldest entries beyond the capacity, and temporary files that were abandoned.
     fn evict(&self) -> io::Result<()> {
         let mut entries = Vec::new();

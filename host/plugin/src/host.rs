@@ -95,6 +95,17 @@ impl Host {
         })
     }
 
+    /// The memory of the cached results of calls, in bytes.
+    pub fn result_bytes(&self) -> usize {
+        self.inner.shared.results.bytes()
+    }
+
+    /// The bytes of compiled components on disk; 0 without a compile cache.
+    pub fn compiled_bytes(&self) -> u64 {
+        let cache = self.inner.compile_cache.as_ref();
+        cache.map_or(0, CompileCache::bytes)
+    }
+
     /// Inspects a component from outside, without compiling or running it. Blocks while the child process
     /// reads it.
     pub fn inspect(&self, bytes: &[u8]) -> Inspection {

@@ -41,11 +41,11 @@ pub struct ResultCacheCapacity {
 }
 
 impl Default for ResultCacheCapacity {
-    /// 4,096 entries and 32 MiB, which is enough for some hundred resources.
+    /// 4,096 entries and 8 MiB, which is enough for some hundred resources.
     fn default() -> Self {
         Self {
             entries: 4_096,
-            bytes: 32 << 20,
+            bytes: 8 << 20,
         }
     }
 }
@@ -77,6 +77,11 @@ impl ResultCache {
 
     pub(crate) fn get(&self, key: &Key) -> Option<CachedResult> {
         self.entries.lock().results.get(key).cloned()
+    }
+
+    /// Memory of all entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.lock().bytes
     }
 
     /// Adds a result, and evicts the least recently used ones beyond the capacity. An output larger
