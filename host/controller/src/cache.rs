@@ -14,6 +14,7 @@ mod object_cache;
 mod object_lookup;
 mod pace;
 mod packed;
+mod parsed_bases;
 mod pod_state;
 mod projection;
 mod reconcile_queue;

@@ -43,8 +43,8 @@ pub use preview::{
     Change, ConfigChange, ObjectChange, Preview, PreviewError, PreviewOptions, Previewer,
 };
 pub use process::{
-    InstallError, Metrics, Migration, MigrationError, RejectedResource, install_admission,
-    install_definitions, migrate_storage,
+    InstallError, Metrics, Migration, MigrationError, RejectedResource, WritePace,
+    install_admission, install_definitions, migrate_storage,
 };
 pub use servers::Polling;
 pub use settings::Distributions;

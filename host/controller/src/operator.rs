@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::cache::{ObjectLookup, Scope};
 use crate::images::{ImageLookup, Registries};
-use crate::process::{LeaderElection, Metrics, Migration, discover, migrate_storage};
+use crate::process::{LeaderElection, Metrics, Migration, WritePace, discover, migrate_storage};
 use crate::reconcile::rollouts::coordinate;
 use crate::reconcile::tags::check_tags;
 use crate::servers::Polling;
@@ -38,6 +38,8 @@ const LAST_RETRY: Duration = Duration::from_secs(600);
 pub struct Options {
     /// The Kubernetes client.
     pub client: Client,
+    /// Slows the writes of the client while someone else changes resources.
+    pub write_pace: WritePace,
     /// The built-in schema adapters and provider packs, in the order in which they are tried.
     pub plugins: Vec<Plugin>,
     /// Receives the plugins in use, built-in and from `SchemaPlugin`s, and every change.

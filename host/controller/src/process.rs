@@ -13,6 +13,7 @@ mod metrics_server;
 mod probes;
 mod request_verb;
 mod storage_migration;
+mod write_pace;
 
 pub(crate) use discovery::{discover, discover_once};
 pub(crate) use events::{Events, Transition};
@@ -23,6 +24,7 @@ pub use metrics::Metrics;
 pub(crate) use metrics_server::serve_metrics;
 pub(crate) use probes::serve_probes;
 pub use storage_migration::{Migration, MigrationError, RejectedResource, migrate_storage};
+pub use write_pace::WritePace;
 
 /// Why a server of the operator stopped.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use llsd_controller::{Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Registries, run};
+use llsd_controller::{
+    Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Registries, WritePace, run,
+};
 use llsd_plugin::{CompileCache, Compiler, Host, HostConfig, Origin, Plugin};
 use llsd_registry::{Keyring, Registry};
 use llsd_testbed::toolchain::cache_dir;
@@ -56,6 +58,7 @@ impl TestEnv {
         let home = self.home.as_ref().unwrap_or(&self.namespace).name();
         Options {
             client: self.testbed.client(&self.user).await.unwrap(),
+            write_pace: WritePace::default(),
             plugins: plugins(),
             plugins_in_use: watch::Sender::new(Arc::default()),
             distributions_in_use: watch::Sender::new(Arc::default()),

@@ -11,7 +11,7 @@ use kube::Config;
 use llsd_api::escape_line;
 use llsd_controller::{
     Distributions, Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Polling, Registries,
-    Scope, install_admission, install_definitions,
+    Scope, WritePace, install_admission, install_definitions,
 };
 use llsd_registry::{Registry, Timeouts};
 use tokio::signal::unix::{SignalKind, signal};
@@ -121,9 +121,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let config = Config::infer()
             .await
             .context("failed to load a cluster configuration; set KUBECONFIG")?;
+        let write_pace = WritePace::default();
         let client = metrics
             .clone()
-            .client(config)
+            .client(config, &write_pace)
             .context("failed to create a client from the cluster configuration")?;
         let operator_namespace = arguments
             .operator_namespace
@@ -172,6 +173,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         tracing::info!(plugins = plugins.len(), ?scope, "watching");
         let options = Options {
             client,
+            write_pace,
             plugins,
             plugins_in_use,
             distributions_in_use,

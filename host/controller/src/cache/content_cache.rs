@@ -22,6 +22,7 @@ use tokio::sync::OnceCell;
 
 use super::ClusterCache;
 use super::env_conversion::{ConvertedType, converted_type};
+use super::parsed_bases::ParsedBases;
 use super::tenant_cache::{Identity, TenantCache};
 
 /// The Secret with the HMAC key, in the operator's own namespace.
@@ -67,6 +68,7 @@ pub(crate) struct ContentCache {
     key: OnceCell<Vec<u8>>,
     config_maps: Mutex<TenantCache<ConfigMapData>>,
     secrets: Mutex<TenantCache<Fingerprints>>,
+    bases: ParsedBases,
 }
 
 impl ContentCache {
@@ -83,7 +85,13 @@ impl ContentCache {
             key: OnceCell::new(),
             config_maps: Mutex::default(),
             secrets: Mutex::default(),
+            bases: ParsedBases::default(),
         }
+    }
+
+    /// The base configurations that were parsed before.
+    pub(crate) fn bases(&self) -> &ParsedBases {
+        &self.bases
     }
 
     /// The data of a ConfigMap; `None` if it does not exist.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use llsd_plugin::Host;
 use llsd_render::objects::{Cluster, Kind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -43,6 +44,7 @@ pub(super) struct Assembly {
 pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     let Options {
         client,
+        write_pace,
         plugins,
         plugins_in_use,
         distributions_in_use,
@@ -93,6 +95,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     image_lookup.connect(&images);
     let context = Arc::new(Context {
         client: client.clone(),
+        write_pace,
         scope,
         plugins: Arc::new(ActivePlugins::new(plugins, plugins_in_use)),
         images,
@@ -120,7 +123,12 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     let poller = context.clone();
     background.spawn(async move { poller.servers.run(&poller.contents, &poller.trigger).await });
     let (resources, writer) = ResourceStore::new();
-    serve(&mut background, endpoints, &context, resources.clone());
+    let (measured, loader) = (resources.clone(), host.clone());
+    let measure = {
+        let context = context.clone();
+        move || measure_caches(&context, &measured, &loader)
+    };
+    serve(&mut background, endpoints, &context, measure);
 
     let schema_plugin_options = SchemaPluginOptions {
         client,
@@ -128,10 +136,7 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         host,
         namespace: operator_namespace,
         selector: plugin_selector,
-        resources: Resources {
-            store: resources.clone(),
-            context: context.clone(),
-        },
+        resources: Resources::new(resources.clone(), context.clone()),
         events,
         metrics,
     };
@@ -152,7 +157,7 @@ fn serve(
     tasks: &mut JoinSet<()>,
     endpoints: Endpoints,
     context: &Arc<Context>,
-    resources: ResourceStore,
+    measure: impl Fn() + Send + Sync + 'static,
 ) {
     let Endpoints { probes, metrics } = endpoints;
     if let Some(listener) = probes {
@@ -161,14 +166,12 @@ fn serve(
     }
     if let Some(listener) = metrics {
         let (metrics, client) = (context.metrics.clone(), context.client.clone());
-        let context = context.clone();
-        let measure = move || measure_caches(&context, &resources);
         tasks.spawn(async { log(serve_metrics(listener, metrics, client, measure).await) });
     }
 }
 
 /// Sets the metrics of all caches.
-fn measure_caches(context: &Context, resources: &ResourceStore) {
+fn measure_caches(context: &Context, resources: &ResourceStore, host: &Host) {
     let (config_maps, secrets) = context.contents.bytes();
     let caches = [
         ("resources", resources.bytes()),
@@ -177,10 +180,14 @@ fn measure_caches(context: &Context, resources: &ResourceStore) {
         ("config_maps", config_maps),
         ("secrets", secrets),
         ("images", context.images.bytes()),
+        ("bases", context.contents.bases().bytes()),
+        ("results", host.result_bytes()),
     ];
     for (cache, bytes) in caches {
-        context.metrics.set_cache_bytes(cache, bytes);
+        context.metrics.set_cache_bytes(cache, bytes as u64);
     }
+    let compiled = host.compiled_bytes();
+    context.metrics.set_cache_bytes("compiled", compiled);
 }
 
 fn log(result: Result<(), ServeError>) {

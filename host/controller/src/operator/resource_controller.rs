@@ -78,7 +78,7 @@ fn watch_resources(
     scope: &Scope,
     writer: ResourceWriter,
 ) -> impl Stream<Item = Result<WatchedResource, watcher::Error>> + Send + 'static + use<> {
-    let (forgetting, statuses) = (context.clone(), context.clone());
+    let (noticing, statuses) = (context.clone(), context.clone());
     let api = scope.api::<WatchedResource>(&context.client);
     let events = watcher(api, watcher::Config::default().page_size(PAGE_SIZE)).default_backoff();
     writer
@@ -87,11 +87,16 @@ fn watch_resources(
         .inspect(move |event| {
             if let Ok(Event::InitApply(listed)) = event {
                 let uid = listed.uid().unwrap_or_default();
-                forgetting.revisions.list_resource(uid);
+                noticing.revisions.list_resource(uid);
+            }
+            if let Ok(Event::Apply(changed)) = event
+                && !changed.is_reported()
+            {
+                noticing.write_pace.note_change();
             }
             if let Ok(Event::Delete(deleted)) = event {
                 let namespace = deleted.namespace().unwrap_or_default();
-                forgetting.forget(&namespace, &deleted.name_any());
+                noticing.forget(&namespace, &deleted.name_any());
             }
         })
         // A status of our own is no reason to check the resource again.

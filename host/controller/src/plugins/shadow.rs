@@ -13,7 +13,9 @@ use llsd_api::schema_plugin::ShadowSummary;
 use llsd_api::{Distribution, check};
 use llsd_plugin::Plugin;
 use llsd_render::Generated;
+use llsd_render::adapter::Adapter;
 use llsd_render::objects::Kind;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cache::ResourceStore;
@@ -31,10 +33,22 @@ const MAX_EXAMPLE_BYTES: usize = 1024;
 /// Changed paths of one configuration that an example names.
 const MAX_PATHS: usize = 3;
 
+/// How long a comparison is used again. The status with its result causes another reconciliation at once.
+const FRESH: Duration = Duration::from_secs(10);
+
 /// All resources, and the context to generate their configurations.
 pub(crate) struct Resources {
-    pub(crate) store: ResourceStore,
-    pub(crate) context: Arc<Context>,
+    store: ResourceStore,
+    context: Arc<Context>,
+    last: Mutex<Option<Last>>,
+}
+
+/// The last comparison.
+struct Last {
+    /// Digests of the plugins before and after.
+    plugins: [Vec<String>; 2],
+    at: Instant,
+    comparison: Comparison,
 }
 
 /// The comparison of all resources.
@@ -57,9 +71,38 @@ enum Effect {
 }
 
 impl Resources {
-    /// Compares the configurations that two sets of plugins generate. `None` if the operator is shutting
-    /// down.
+    pub(crate) fn new(store: ResourceStore, context: Arc<Context>) -> Self {
+        Self {
+            store,
+            context,
+            last: Mutex::default(),
+        }
+    }
+
+    /// Compares the configurations that two sets of plugins generate, unless it did so just now. `None` if the
+    /// operator is shutting down.
     pub(super) async fn compare(
+        &self,
+        before: &Arc<[Plugin]>,
+        after: &Arc<[Plugin]>,
+    ) -> Option<Comparison> {
+        let plugins = [before, after].map(|all| digests(all));
+        if let Some(last) = &*self.last.lock()
+            && last.plugins == plugins
+            && last.at.elapsed() < FRESH
+        {
+            return Some(last.comparison.clone());
+        }
+        let comparison = self.compare_all(before, after).await?;
+        *self.last.lock() = Some(Last {
+            plugins,
+            at: Instant::now(),
+            comparison: comparison.clone(),
+        });
+        Some(comparison)
+    }
+
+    async fn compare_all(
         &self,
         before: &Arc<[Plugin]>,
         after: &Arc<[Plugin]>,
@@ -94,6 +137,7 @@ impl Resources {
             settings,
             images,
             cache,
+            revisions,
             ..
         } = &*self.context;
         let checked = check(cr).ok()?;
@@ -119,9 +163,13 @@ impl Resources {
         let generate = |plugins: &Arc<[Plugin]>| {
             generate_with(plugins.clone(), &checked, &gathered, config, hints, &status)
         };
-        let now = generate(before).await;
         let then = generate(after).await;
-        Some(Effect::of(now, then))
+        if let Ok(then) = &then
+            && revisions.has_configuration(&owner, then)
+        {
+            return Some(Effect::Same);
+        }
+        Some(Effect::of(generate(before).await, then))
     }
 }
 
@@ -189,6 +237,10 @@ impl fmt::Display for Comparison {
     }
 }
 
+fn digests(plugins: &[Plugin]) -> Vec<String> {
+    plugins.iter().map(|one| one.digest().to_owned()).collect()
+}
+
 /// The summary as a message.
 pub(super) fn describe(summary: &ShadowSummary) -> String {
     let ShadowSummary {
@@ -219,6 +271,7 @@ fn changed_paths(now: &Generated, then: &Generated) -> Vec<String> {
 
 fn collect(path: &str, now: &Value, then: &Value, paths: &mut Vec<String>) {
     match (now, then) {
+        _ if now == then => {}
         (Value::Object(now), Value::Object(then)) => {
             let added = then.keys().filter(|key| !now.contains_key(*key));
             for key in now.keys().chain(added) {
@@ -226,9 +279,8 @@ fn collect(path: &str, now: &Value, then: &Value, paths: &mut Vec<String>) {
                     "" => key.clone(),
                     path => format!("{path}.{key}"),
                 };
-                let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned();
-                match (of(now), of(then)) {
-                    (Some(now), Some(then)) => collect(&below, &now, &then, paths),
+                match (now.get(key), then.get(key)) {
+                    (Some(now), Some(then)) => collect(&below, now, then, paths),
                     _ => paths.push(below),
                 }
             }
@@ -238,7 +290,6 @@ fn collect(path: &str, now: &Value, then: &Value, paths: &mut Vec<String>) {
                 collect(&format!("{path}[{position}]"), now, then, paths);
             }
         }
-        _ if now == then => {}
         _ => paths.push(path.to_owned()),
     }
 }

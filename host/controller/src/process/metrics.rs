@@ -20,6 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tower::util::MapRequestLayer;
 
 use super::request_verb::verb;
+use super::write_pace::WritePace;
 
 type Label = (&'static str, String);
 type Counters<const N: usize> = Family<[Label; N], Counter>;
@@ -179,14 +180,19 @@ impl Metrics {
         text
     }
 
-    /// Creates a client whose requests are counted.
-    pub fn client(self: Arc<Self>, config: Config) -> Result<Client, kube::Error> {
+    /// Creates a client whose requests are counted, and whose writes are slowed as `pace` says.
+    pub fn client(
+        self: Arc<Self>,
+        config: Config,
+        pace: &WritePace,
+    ) -> Result<Client, kube::Error> {
         let count = move |request: Request<Body>| {
             self.count_request(&request);
             request
         };
         let builder = ClientBuilder::try_from(config)?;
-        Ok(builder.with_layer(&MapRequestLayer::new(count)).build())
+        let builder = builder.with_layer(&MapRequestLayer::new(count));
+        Ok(builder.with_layer(pace).build())
     }
 
     fn count_request<B>(&self, request: &Request<B>) {
@@ -243,7 +249,7 @@ impl Metrics {
     }
 
     /// Sets the bytes of a cache.
-    pub(crate) fn set_cache_bytes(&self, cache: &'static str, bytes: usize) {
+    pub(crate) fn set_cache_bytes(&self, cache: &'static str, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let labels = [("cache", cache.to_owned())];
         self.cache_bytes.get_or_create(&labels).set(bytes);

@@ -14,13 +14,15 @@ use crate::cache::{
     StatusCache,
 };
 use crate::images::Fetcher;
-use crate::process::{Events, Health, Metrics};
+use crate::process::{Events, Health, Metrics, WritePace};
 use crate::servers::ServerPoller;
 use crate::settings::CurrentSettings;
 
 /// What all reconciliations of one operator share.
 pub(crate) struct Context {
     pub(crate) client: Client,
+    /// Slows the writes of the client while someone else changes resources.
+    pub(crate) write_pace: WritePace,
     /// The namespaces that the operator serves.
     pub(crate) scope: Scope,
     /// Schema adapters and provider packs.

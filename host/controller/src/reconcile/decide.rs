@@ -51,7 +51,15 @@ impl<I: ImageReader> Pass<'_, I> {
             let live = self.live_deployment().await?;
             let resolved = self.resolver.first(self.current, live.as_ref()).await?;
             self.record(None, &resolved, None).await?;
-            return Ok(self.decided(resolved, None));
+            // What was resolved just now is current, unless the pods that run stay as they are.
+            return Ok(match live {
+                Some(_) => self.decided(resolved, None),
+                None => Decision {
+                    resolved,
+                    updates: Vec::new(),
+                    setback: None,
+                },
+            });
         };
         if is_request(
             self.cr,

@@ -147,7 +147,7 @@ pub(crate) async fn generate_with(
     plugins: Arc<[Plugin]>,
     checked: &Checked,
     gathered: &Gathered,
-    base: &Value,
+    base: &Arc<Value>,
     hints: &Hints,
     status: &DistributionStatus,
 ) -> Result<Generated, Error> {

@@ -23,7 +23,8 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use llsd_api::labels;
 use llsd_api::{API_VERSION_V1ALPHA2, KIND};
-use llsd_render::objects::Owner;
+use llsd_render::objects::{ConfigPlan, Owner};
+use llsd_render::{Generated, digest};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -106,14 +107,23 @@ struct State {
     /// The numbers of the revisions of each resource, by its uid. `None` until the first use: only the
     /// leader writes revisions, so that a list at that time and its own writes are complete.
     numbers: Option<HashMap<String, BTreeSet<i64>>>,
-    /// The newest resolution of each resource, compressed, with the name of its revision.
-    records: HashMap<String, (String, Packed)>,
+    /// The newest resolution of each resource, by its uid.
+    records: HashMap<String, Record>,
     bytes: usize,
     /// The uid of each resource, by namespace and name.
     uids: HashMap<(String, String), String>,
     /// The uids of resources that were listed and have no recorded resolution yet. They may be older
     /// than this process.
     listed: HashSet<String>,
+}
+
+/// A resolution in memory.
+struct Record {
+    /// The name of its revision.
+    name: String,
+    packed: Packed,
+    /// See [`pod_digest`].
+    pod_digest: Option<String>,
 }
 
 impl Revisions {
@@ -175,6 +185,14 @@ impl Revisions {
         Ok(())
     }
 
+    /// Whether the resolution in effect is known to have the same configuration as `generated`.
+    pub(crate) fn has_configuration(&self, owner: &Owner, generated: &Generated) -> bool {
+        let digest = Some(pod_digest(generated));
+        let state = self.state.lock();
+        let record = state.records.get(&owner.uid);
+        record.is_some_and(|one| one.pod_digest == digest)
+    }
+
     /// The part of each resource in rollouts, by namespace and name.
     pub(crate) fn marks(&self) -> BTreeMap<(String, String), Mark> {
         let mut state = self.state.lock();
@@ -225,8 +243,8 @@ impl Revisions {
         })?;
         self.cache.record_revision(created.metadata);
         {
+            self.store(&owner.uid, name, resolution);
             let mut state = self.state.lock();
-            state.store(&owner.uid, &name, self.packer.pack(resolution));
             state.listed.remove(&owner.uid);
             let numbers = state.numbers.get_or_insert_default();
             numbers.entry(owner.uid.clone()).or_default().insert(number);
@@ -294,7 +312,7 @@ impl Revisions {
         head: &DynamicObject,
     ) -> Result<Option<Revision>, Error> {
         let name = head.name_any();
-        let known = self.state.lock().record(&owner.uid, &name).cloned();
+        let known = self.state.lock().packed(&owner.uid, &name).cloned();
         let resolution = match known.and_then(|packed| self.packer.unpack(&packed)) {
             Some(resolution) => resolution,
             None => {
@@ -304,8 +322,7 @@ impl Revisions {
                 let is_newest =
                     self.heads(owner).first().map(|(newest, _)| *newest) == Some(number);
                 if is_newest {
-                    let packed = self.packer.pack(&resolution);
-                    self.state.lock().store(&owner.uid, &name, packed);
+                    self.store(&owner.uid, name.clone(), &resolution);
                 }
                 resolution
             }
@@ -334,6 +351,18 @@ impl Revisions {
             );
         }
         Ok(decoded.ok())
+    }
+
+    fn store(&self, uid: &str, name: String, resolution: &Resolution) {
+        let record = Record {
+            name,
+            packed: self.packer.pack(resolution),
+            pod_digest: match &resolution.plan {
+                ConfigPlan::Generated(generated) => Some(pod_digest(generated)),
+                ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
+            },
+        };
+        self.state.lock().store(uid, record);
     }
 
     /// Deletes a revision of an earlier resource of the same name, which was deleted without it.
@@ -393,29 +422,28 @@ impl Revisions {
 }
 
 impl State {
-    fn record(&self, uid: &str, name: &str) -> Option<&Packed> {
-        let (known, packed) = self.records.get(uid)?;
-        (known == name).then_some(packed)
+    fn packed(&self, uid: &str, name: &str) -> Option<&Packed> {
+        let record = self.records.get(uid)?;
+        (record.name == name).then_some(&record.packed)
     }
 
     /// Stores a resolution. Any other one makes room for it, because all are equally likely to be
     /// needed next.
-    fn store(&mut self, uid: &str, name: &str, packed: Packed) {
+    fn store(&mut self, uid: &str, record: Record) {
         self.forget(uid);
-        while self.bytes + packed.len() > MAX_BYTES {
+        while self.bytes + record.packed.len() > MAX_BYTES {
             let Some(other) = self.records.keys().next().cloned() else {
                 return;
             };
             self.forget(&other);
         }
-        self.bytes += packed.len();
-        self.records
-            .insert(uid.to_owned(), (name.to_owned(), packed));
+        self.bytes += record.packed.len();
+        self.records.insert(uid.to_owned(), record);
     }
 
     fn forget(&mut self, uid: &str) {
-        if let Some((_, packed)) = self.records.remove(uid) {
-            self.bytes -= packed.len();
+        if let Some(record) = self.records.remove(uid) {
+            self.bytes -= record.packed.len();
         }
     }
 }
@@ -499,6 +527,18 @@ fn index(cache: &ClusterCache) -> HashMap<String, BTreeSet<i64>> {
         numbers.entry(uid).or_default().insert(number);
     }
     numbers
+}
+
+/// Digest of the parts of a configuration that its pods depend on.
+fn pod_digest(generated: &Generated) -> String {
+    let Generated {
+        yaml,
+        variables,
+        startup,
+        ..
+    } = generated;
+    // Writing to memory cannot fail, and all keys are strings.
+    digest::of(serde_json::to_vec(&(yaml, variables, startup)).unwrap_or_default())
 }
 
 fn owner_uid(head: &DynamicObject) -> Option<String> {

@@ -127,7 +127,7 @@ async fn probes_are_public_and_metrics_need_permission() {
         text.contains("llsd_reconciles_total{outcome=\"done\"}"),
         "{text}"
     );
-    for cache in ["resources", "objects", "resolutions"] {
+    for cache in ["resources", "objects", "resolutions", "results", "compiled"] {
         let metric = format!("llsd_cache_bytes{{cache=\"{cache}\"}} ");
         let bytes = text.lines().find_map(|line| line.strip_prefix(&metric));
         assert!(bytes.is_some_and(|bytes| bytes != "0"), "{cache}: {text}");

@@ -1,6 +1,8 @@
 //! The source of the server's configuration: a base configuration, a file of the user, or the file
 //! in the image.
 
+use std::sync::Arc;
+
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::checked::{BaseConfigMap, Checked, ConfigSource, DEFAULT_CONFIG_KEY, ServerSource};
 use llsd_api::v1alpha2::ConfigSourceKind;
@@ -8,7 +10,7 @@ use llsd_api::{Diagnostic, Diagnostics, FieldPath};
 use llsd_registry::BaseConfig;
 use llsd_render::distributions::KnownDistribution;
 use llsd_render::objects::Owner;
-use llsd_render::{digest, override_config, yaml};
+use llsd_render::{digest, override_config};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +24,7 @@ use crate::settings::Settings;
 pub(crate) enum Source {
     /// A base configuration, which the resource changes.
     Base {
-        config: Value,
+        config: Arc<Value>,
         /// What is known about the base from elsewhere.
         hints: Hints,
         kind: ConfigSourceKind,
@@ -91,7 +93,7 @@ impl<I: ImageReader> Reader<'_, I> {
                 let (contents, owner) = (self.contents, self.owner);
                 let text = read_key(contents, owner, name, key, field.clone()).await?;
                 let hints = Hints::default();
-                base(&text, hints, ConfigSourceKind::ConfigMap, field)?
+                base(contents, &text, hints, ConfigSourceKind::ConfigMap, field)?
             }
             ConfigSource::Generated { base: None } => match known {
                 Some(KnownDistribution {
@@ -104,7 +106,13 @@ impl<I: ImageReader> Reader<'_, I> {
                         ..Hints::default()
                     };
                     let field = FieldPath::spec().at(&["distribution", "name"]);
-                    base(text, hints, ConfigSourceKind::Embedded, field)?
+                    base(
+                        self.contents,
+                        text,
+                        hints,
+                        ConfigSourceKind::Embedded,
+                        field,
+                    )?
                 }
                 _ => return self.read_labels(image, pinned, known).await,
             },
@@ -134,7 +142,7 @@ impl<I: ImageReader> Reader<'_, I> {
         let labels = self.images.base_config(&image, &puller).await;
         let field = image_field(&self.checked.server);
         let labels = labels.map_err(|error| Error::server_image(field, error))?;
-        let source = base_from_labels(&labels, known, &self.checked.server)?;
+        let source = base_from_labels(self.contents, &labels, known, &self.checked.server)?;
         Ok(Found {
             facts: Some(ImageFacts::from(&*labels)),
             ..source.into()
@@ -227,6 +235,7 @@ async fn read_key(
 
 /// The base configuration that the labels of the image contain or point to.
 fn base_from_labels(
+    contents: &ContentCache,
     labels: &BaseConfig,
     known: Option<&KnownDistribution>,
     server: &ServerSource,
@@ -236,6 +245,7 @@ fn base_from_labels(
         .schema
         .or_else(|| known.and_then(|known| known.schema.clone()));
     base(
+        contents,
         &labels.yaml,
         hints,
         ConfigSourceKind::ImageLabels,
@@ -253,20 +263,21 @@ fn image_field(server: &ServerSource) -> FieldPath {
 }
 
 fn base(
+    contents: &ContentCache,
     text: &str,
     hints: Hints,
     kind: ConfigSourceKind,
     field: FieldPath,
 ) -> Result<Source, Error> {
-    let config = yaml::read(text).map_err(|error| {
+    let parsed = contents.bases().parse(text).map_err(|error| {
         let problem = format!("the base configuration is invalid: {error}");
         let fix = "use the configuration of the distribution".to_owned();
         reject(field, problem, fix)
     })?;
     Ok(Source::Base {
-        config,
+        config: parsed.config,
         hints,
         kind,
-        digest: digest::of(text),
+        digest: parsed.digest,
     })
 }

@@ -293,6 +293,9 @@ impl<'a> Fleet<'a> {
         self.first_request(mark).await?;
         let beside = self.author("beside").await?;
         figures.insert(Figure::AuthorSlowdown, beside / alone);
+        println!(
+            "an author creates {AUTHORED} in {alone:.2} s alone, in {beside:.2} s beside the operator"
+        );
         let all = self.size + 2 * AUTHORED;
         self.wait_for_deployments(all).await?;
         figures.insert(Figure::DeployedSeconds, started.elapsed().as_secs_f64());
