@@ -91,6 +91,8 @@ def server_command(given, bin_dir: str, state: str) -> tuple[list[str], str]:
 
 def environment(given, bin_dir: str, state: str) -> dict[str, str]:
     env = dict(os.environ)
+    # Without compiled modules, a start takes twice as long.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     env.setdefault("SQLITE_STORE_DIR", os.path.join(state, "db"))
     env.setdefault("FILES_STORAGE_DIR", os.path.join(state, "files"))
     tokenizer = os.path.join(given.venvs, "tiktoken-cache")

@@ -143,6 +143,7 @@ impl ServerPackages {
             layout.share(&shared.folder, layer)?;
         }
         let prefix = self.prefix()?;
+        self.compile(&venv.join("lib/python3.12/site-packages"))?;
         layers.push(layout.layer(Compression::None, |layer| {
             write_release(layer, &self.venvs, venv, &prefix)?;
             match own_config {
@@ -178,6 +179,7 @@ impl ServerPackages {
             return Ok(Shared { folder, layers });
         }
         remove_old_versions(images, "shared")?;
+        self.compile(&extras)?;
         let layout = ImageLayout::create(&folder, 0)?;
         let layers = vec![
             layout.layer(Compression::None, |layer| write_base(layer, &prefix))?,
@@ -187,6 +189,18 @@ impl ServerPackages {
         ];
         fs::write(&file, serde_json::to_string(&layers)?)?;
         Ok(Shared { folder, layers })
+    }
+
+    /// Compiles the modules of packages, so that pods need not at each start. The files of a layer have no time
+    /// of change, so nothing compares it.
+    fn compile(&self, packages: &Path) -> Result<()> {
+        let mut compile = Command::new(&self.python);
+        compile.args(["-I", "-m", "compileall", "-qq", "-f", "-j", "0"]);
+        compile.args(["--invalidation-mode", "unchecked-hash", "-x", "/oci/"]);
+        // It also fails for templates that are not Python, which nobody imports.
+        let status = compile.arg(packages).status();
+        status.with_context(|| format!("failed to run {}", self.python.display()))?;
+        Ok(())
     }
 
     /// The folder that Python is installed in.
