@@ -22,7 +22,7 @@ use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
 use llsd_bench::{DEADLINE, Operator, QUIET, by_verb, cpu_seconds, requests, settle, until_count};
-use llsd_testbed::{Namespace, Testbed};
+use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed};
 use serde_json::{Value, json};
 
 use scraper::Scraper;
@@ -111,6 +111,13 @@ struct Fleet<'a> {
     rest: Duration,
 }
 
+/// What a start costs without a resource: CPU seconds, and requests.
+struct StartCost {
+    operator: f64,
+    api_server: f64,
+    requests: usize,
+}
+
 impl<'a> Fleet<'a> {
     async fn new(
         testbed: &'a Testbed,
@@ -136,22 +143,48 @@ impl<'a> Fleet<'a> {
         self.installed().await?;
         first.stop()?;
         let version = NewVersion::push(self.llsd, self.adapter).await?;
+        let scraper = Scraper::create(&self.client, &self.namespace).await?;
+        let start = self.start_cost(&version).await?;
         let alone = self.author("alone").await?;
         self.bare_deployments(&mut figures).await?;
         self.create(self.size).await?;
 
-        let leader = self.start("a", true, &version.options())?;
-        self.reconcile_all(&leader, alone, &mut figures).await?;
+        let address = scraper.address();
+        let options = [&version.options()[..], &["--metrics", &address]].concat();
+        let leader = self.start("a", true, &options)?;
+        self.reconcile_all(&leader, &start, alone, &mut figures)
+            .await?;
+        let all = self.size + 2 * AUTHORED;
+        let passes = scraper.reconciles().await? / count(all);
+        figures.insert(Figure::ReconcilesEach, passes);
         figures.insert(Figure::LeaderMemory, leader.memory()?.now);
         self.rest(&mut figures).await?;
         self.list_in_older_version(&leader, &mut figures).await?;
-        let all = self.size + 2 * AUTHORED;
+        let beside = self.author("idle").await?;
+        figures.insert(Figure::AuthorBesideIdle, beside / alone);
+        settle(self.testbed).await?;
+        let all = all + AUTHORED;
         let compared = version.compare(&self.client, &leader, all).await?;
         figures.insert(Figure::ShadowSeconds, compared);
         settle(self.testbed).await?;
         self.fail_over(leader, &version, &mut figures).await?;
-        self.restart(&version, &mut figures).await?;
+        self.restart(&version, &scraper, &mut figures).await?;
         Ok(figures)
+    }
+
+    /// What a start costs without a resource.
+    async fn start_cost(&self, version: &NewVersion) -> anyhow::Result<StartCost> {
+        let (mark, api_server) = (self.testbed.audit().mark()?, self.api_server_cpu()?);
+        let operator = self.start("empty", true, &version.options())?;
+        self.first_request(mark, |_| true).await?;
+        settle(self.testbed).await?;
+        let cost = StartCost {
+            operator: operator.cpu()?,
+            api_server: self.api_server_cpu()? - api_server,
+            requests: requests(self.testbed, mark)?.len(),
+        };
+        operator.stop()?;
+        Ok(cost)
     }
 
     /// Stops the leader, and kills the next one.
@@ -181,15 +214,19 @@ impl<'a> Fleet<'a> {
     }
 
     /// Starts an operator while nothing has changed.
-    async fn restart(&self, version: &NewVersion, figures: &mut Figures) -> anyhow::Result<()> {
-        let scraper = Scraper::create(&self.client, &self.namespace).await?;
+    async fn restart(
+        &self,
+        version: &NewVersion,
+        scraper: &Scraper,
+        figures: &mut Figures,
+    ) -> anyhow::Result<()> {
         let read = version.requests().await?;
         let (mark, started) = (self.testbed.audit().mark()?, Instant::now());
         let address = scraper.address();
         let options = [&version.options()[..], &["--metrics", &address]].concat();
         let restarted = self.start("d", true, &options)?;
         // The first request comes when it is the leader.
-        self.first_request(mark).await?;
+        self.first_request(mark, |_| true).await?;
         settle(self.testbed).await?;
         let took = (started.elapsed() - QUIET).as_secs_f64();
         figures.insert(Figure::RestartSeconds, took);
@@ -285,12 +322,14 @@ impl<'a> Fleet<'a> {
     async fn reconcile_all(
         &self,
         leader: &Operator,
+        start: &StartCost,
         alone: f64,
         figures: &mut Figures,
     ) -> anyhow::Result<()> {
         let (mark, started) = (self.testbed.audit().mark()?, Instant::now());
         let api_server = self.api_server_cpu()?;
-        self.first_request(mark).await?;
+        // Before, it starts and is not busy with resources.
+        self.first_request(mark, is_write_of_resource).await?;
         let beside = self.author("beside").await?;
         figures.insert(Figure::AuthorSlowdown, beside / alone);
         println!(
@@ -308,11 +347,13 @@ impl<'a> Fleet<'a> {
         figures.insert(Figure::ReportedSeconds, started.elapsed().as_secs_f64());
         settle(self.testbed).await?;
         let each = 1000.0 / count(all);
-        figures.insert(Figure::OperatorCpuEach, leader.cpu()? * each);
-        let cpu = self.api_server_cpu()? - api_server;
+        let cpu = leader.cpu()? - start.operator;
+        figures.insert(Figure::OperatorCpuEach, cpu * each);
+        let cpu = self.api_server_cpu()? - api_server - start.api_server;
         figures.insert(Figure::ApiServerCpuEach, cpu * each);
         let sent = requests(self.testbed, mark)?;
-        figures.insert(Figure::RequestsEach, count(sent.len()) / count(all));
+        let for_resources = sent.len() - start.requests;
+        figures.insert(Figure::RequestsEach, count(for_resources) / count(all));
         println!("requests: {}", by_verb(&sent));
         Ok(())
     }
@@ -387,10 +428,14 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Waits until an operator has sent a request.
-    async fn first_request(&self, since: llsd_testbed::Mark) -> anyhow::Result<()> {
+    /// Waits until an operator has sent a request for which a condition holds.
+    async fn first_request(
+        &self,
+        since: Mark,
+        holds: impl Fn(&AuditedRequest) -> bool,
+    ) -> anyhow::Result<()> {
         let started = Instant::now();
-        while requests(self.testbed, since)?.is_empty() {
+        while !requests(self.testbed, since)?.iter().any(&holds) {
             ensure!(
                 started.elapsed() < DEADLINE,
                 "the operator sends no request"
@@ -407,7 +452,7 @@ impl<'a> Fleet<'a> {
 }
 
 /// Whether a request writes a resource or one of its objects. A start also renews the definitions.
-fn is_write_of_resource(request: &llsd_testbed::AuditedRequest) -> bool {
+fn is_write_of_resource(request: &AuditedRequest) -> bool {
     let reads = ["get", "list", "watch"];
     let own = [
         "customresourcedefinitions",

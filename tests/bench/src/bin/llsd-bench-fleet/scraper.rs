@@ -51,20 +51,33 @@ impl Scraper {
 
     /// The number of plugin calls that ran in a sandbox.
     pub(crate) async fn guest_calls(&self) -> anyhow::Result<f64> {
+        Ok(calls(&self.metrics().await?))
+    }
+
+    /// The number of reconciliations.
+    pub(crate) async fn reconciles(&self) -> anyhow::Result<f64> {
+        Ok(sum(&self.metrics().await?, "llsd_reconciles_total{", ""))
+    }
+
+    async fn metrics(&self) -> anyhow::Result<String> {
         let client = reqwest::Client::builder()
             .tls_danger_accept_invalid_certs(true)
             .build()?;
         let url = format!("https://{}/metrics", self.address);
         let response = client.get(url).bearer_auth(&self.token).send().await?;
-        Ok(calls(&response.error_for_status()?.text().await?))
+        Ok(response.error_for_status()?.text().await?)
     }
 }
 
 fn calls(metrics: &str) -> f64 {
+    sum(metrics, "llsd_plugin_calls_total{", "outcome=\"ran\"")
+}
+
+/// The sum of a metric over all labels that contain a text.
+fn sum(metrics: &str, metric: &str, label: &str) -> f64 {
     let lines = metrics.lines();
-    let calls = lines.filter(|line| line.starts_with("llsd_plugin_calls_total{"));
-    let ran = calls.filter(|line| line.contains("outcome=\"ran\""));
-    let values = ran.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    let lines = lines.filter(|line| line.starts_with(metric) && line.contains(label));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     // The sum of no floating-point numbers is -0.
     values.fold(0.0, |sum, value| sum + value)
 }
@@ -80,5 +93,7 @@ mod tests {
             llsd_plugin_calls_total{plugin=\"b\",call=\"expand\",outcome=\"ran\"} 1\n\
             llsd_reconciles_total{outcome=\"done\"} 7\n";
         assert!((calls(metrics) - 3.0).abs() < f64::EPSILON);
+        let reconciles = sum(metrics, "llsd_reconciles_total{", "");
+        assert!((reconciles - 7.0).abs() < f64::EPSILON);
     }
 }

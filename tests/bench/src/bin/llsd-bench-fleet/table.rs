@@ -21,10 +21,12 @@ pub(crate) enum Figure {
     FailOverStopped,
     FailOverKilled,
     RequestsEach,
+    ReconcilesEach,
     OperatorCpuEach,
     ApiServerCpuEach,
     BareDeploymentCpu,
     AuthorSlowdown,
+    AuthorBesideIdle,
     ShadowSeconds,
     ListSeconds,
     ListPeak,
@@ -33,7 +35,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 22] = [
         Self::LeaderMemory,
         Self::StandbyMemory,
         Self::RequestsAtRest,
@@ -45,10 +47,12 @@ impl Figure {
         Self::FailOverStopped,
         Self::FailOverKilled,
         Self::RequestsEach,
+        Self::ReconcilesEach,
         Self::OperatorCpuEach,
         Self::ApiServerCpuEach,
         Self::BareDeploymentCpu,
         Self::AuthorSlowdown,
+        Self::AuthorBesideIdle,
         Self::ShadowSeconds,
         Self::ListSeconds,
         Self::ListPeak,
@@ -70,10 +74,12 @@ impl Figure {
             Self::FailOverStopped => ("fail-over after a clean stop, s", Some(5.0)),
             Self::FailOverKilled => ("fail-over after kill -9, s", Some(18.0)),
             Self::RequestsEach => ("requests for each new resource", Some(5.0)),
+            Self::ReconcilesEach => ("reconciliations of each new resource", None),
             Self::OperatorCpuEach => ("operator CPU for each new resource, ms", Some(8.0)),
             Self::ApiServerCpuEach => ("API server CPU for each new resource, ms", None),
             Self::BareDeploymentCpu => ("API server CPU for a bare Deployment, ms", None),
             Self::AuthorSlowdown => ("author's creates beside a busy operator, ratio", Some(2.0)),
+            Self::AuthorBesideIdle => ("author's creates beside an idle operator, ratio", None),
             Self::ShadowSeconds => ("comparison of a new adapter, CPU s", Some(10.0)),
             Self::ListSeconds => ("list in the older version, s", Some(2.0)),
             Self::ListPeak => ("peak memory of the operator, MiB", None),
