@@ -107,6 +107,20 @@ impl Registry {
         Self::with_permits(settings, Arc::default())
     }
 
+    /// The bytes of what was read from registries: in memory, and on disk.
+    pub fn cached_bytes(&self) -> (u64, u64) {
+        let Inner {
+            disk_cache,
+            base_cache,
+            file_cache,
+            tags,
+            granted,
+            ..
+        } = &*self.inner;
+        let memory = base_cache.weight() + file_cache.weight() + tags.weight() + granted.weight();
+        (memory as u64, disk_cache.bytes())
+    }
+
     fn with_permits(settings: Settings, scans: Arc<ScanPermits>) -> Result<Self, Error> {
         let tls = tls_config(&settings.extra_ca)?;
         let disk_cache = DiskCache::open(settings.cache_dir.clone(), settings.cache_bytes);

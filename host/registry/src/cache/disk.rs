@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cap_std::fs::Dir;
+use cap_std::time::SystemTime;
 
 use crate::digest::Digest;
 
@@ -56,6 +57,13 @@ impl DiskCache {
             }
         }
         Ok(Self { dir, capacity })
+    }
+
+    /// The bytes of all entries; 0 if they cannot be counted.
+    pub(crate) fn bytes(&self) -> u64 {
+        let files = self.dir.as_ref().and_then(|dir| files(dir).ok());
+        let sizes = files.iter().flatten().map(|(_, size, _)| size);
+        sizes.sum()
     }
 
     /// Reads a blob and verifies its digest.
@@ -164,15 +172,7 @@ fn write(dir: &Dir, path: &str, bytes: &[u8], capacity: u64) -> std::io::Result<
 
 /// Deletes the oldest files until `incoming` bytes fit.
 fn evict(dir: &Dir, incoming: u64, capacity: u64) -> std::io::Result<()> {
-    let mut files = Vec::new();
-    for directory in [BLOBS, FILES] {
-        for entry in dir.read_dir(directory)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            let path = format!("{directory}/{}", entry.file_name().to_string_lossy());
-            files.push((metadata.modified()?, metadata.len(), path));
-        }
-    }
+    let mut files = files(dir)?;
     let mut total: u64 = files.iter().map(|(_, size, _)| size).sum::<u64>() + incoming;
     files.sort();
     for (_, size, path) in files {
@@ -183,6 +183,20 @@ fn evict(dir: &Dir, incoming: u64, capacity: u64) -> std::io::Result<()> {
         total -= size;
     }
     Ok(())
+}
+
+/// The time of the last change, the size and the path of each file.
+fn files(dir: &Dir) -> std::io::Result<Vec<(SystemTime, u64, String)>> {
+    let mut files = Vec::new();
+    for directory in [BLOBS, FILES] {
+        for entry in dir.read_dir(directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            let path = format!("{directory}/{}", entry.file_name().to_string_lossy());
+            files.push((metadata.modified()?, metadata.len(), path));
+        }
+    }
+    Ok(files)
 }
 
 /// Deletes a file. Another process may have deleted it already.

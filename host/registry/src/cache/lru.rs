@@ -56,6 +56,11 @@ impl<K: Eq + Hash + Clone, V: Clone> LruCache<K, V> {
         Some(entry.value.clone())
     }
 
+    /// The total weight of the entries.
+    pub(crate) fn weight(&self) -> usize {
+        self.entries.lock().weight
+    }
+
     /// Inserts an entry. Eviction searches the whole map, which is small. An entry that is heavier than
     /// the capacity is not kept.
     pub(crate) fn insert(&self, key: K, value: V) {
