@@ -10,6 +10,7 @@
 mod backoff;
 mod content_cache;
 mod env_conversion;
+mod in_progress;
 mod object_cache;
 mod object_lookup;
 mod pace;
@@ -41,6 +42,7 @@ use llsd_render::objects::Kind;
 pub(crate) use backoff::Backoff;
 pub(crate) use content_cache::{ConfigMapData, ContentCache, ContentError, Fingerprint};
 pub(crate) use env_conversion::{ConvertedType, converted_type};
+pub(crate) use in_progress::{Change, InProgress};
 pub(crate) use object_cache::{ObjectCache, version};
 pub use object_lookup::ObjectLookup;
 pub(crate) use pace::Pace;

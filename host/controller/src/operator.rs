@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
-use kube::Client;
+use kube::{Client, ResourceExt};
 use llsd_plugin::{Host, Plugin};
 use llsd_registry::Keyring;
 use tokio::sync::watch;
@@ -22,12 +22,13 @@ use tokio::task::JoinSet;
 use crate::cache::{ObjectLookup, Scope};
 use crate::images::{ImageLookup, Registries};
 use crate::process::{LeaderElection, Metrics, Migration, WritePace, discover, migrate_storage};
+use crate::reconcile::Context;
 use crate::reconcile::rollouts::coordinate;
 use crate::reconcile::tags::check_tags;
 use crate::servers::Polling;
 use crate::settings::Distributions;
 use assembly::{Assembly, assemble};
-use resource_controller::reconcile_all;
+use resource_controller::{ResourceEvents, reconcile_all, watch_resources};
 use resync::resync;
 
 /// The first and the longest delay between two attempts of the storage migration.
@@ -110,7 +111,7 @@ pub async fn run(
     let tag_interval = options.tag_interval;
     let Assembly {
         context,
-        resources,
+        resources: (store, writer),
         mut triggered,
         is_leader,
         schema_plugins,
@@ -120,6 +121,7 @@ pub async fn run(
     let (draining, stopped) = (context.health.clone(), shutdown.clone());
     let _drain = JoinSet::from_iter([stopped.map(move |()| draining.drain())]);
 
+    let mut resources = watch_resources(&context, &scope, writer).boxed();
     let election = match identity {
         Some(identity) => {
             let election = LeaderElection::join(client.clone(), &namespace, &identity);
@@ -127,6 +129,7 @@ pub async fn run(
                 () = election.acquire() => {}
                 // A new leader reconciles every resource, so earlier triggers are not needed.
                 () = discard(&mut triggered) => {}
+                () = stand_by(&mut resources, &context) => {}
                 () = shutdown.clone() => {
                     election.release().await;
                     return Ok(());
@@ -141,16 +144,19 @@ pub async fn run(
     // An operator for one namespace may not write in others.
     let _migration = (scope == Scope::Cluster).then(|| JoinSet::from_iter([migrate(client)]));
     let mut paced = JoinSet::new();
-    let store = resources.0.clone();
     paced.spawn(resync(store.clone(), context.trigger.clone()));
-    paced.spawn(coordinate(context.clone(), store, namespace.clone()));
+    paced.spawn(coordinate(
+        context.clone(),
+        store.clone(),
+        namespace.clone(),
+    ));
     if let Some(interval) = tag_interval {
         paced.spawn(check_tags(context.clone(), interval));
     }
     let stop_schema_plugins = shutdown.clone().map(|()| drop(schema_plugins));
     let reconciling = async {
         futures::join!(
-            reconcile_all(context, &scope, resources, triggered, shutdown),
+            reconcile_all(context, (store, resources), triggered, shutdown),
             stop_schema_plugins,
         );
     };
@@ -168,6 +174,18 @@ pub async fn run(
         election.release().await;
     }
     Ok(())
+}
+
+/// Keeps the store of resources current while another replica is the leader, and never completes.
+async fn stand_by(resources: &mut ResourceEvents, context: &Context) {
+    while let Some(event) = resources.next().await {
+        if let Ok(resource) = event {
+            // The other replica may have handled it.
+            let uid = resource.uid().unwrap_or_default();
+            context.revisions.list_resource(uid);
+        }
+    }
+    std::future::pending().await
 }
 
 /// Discards all items, and never completes.

@@ -72,9 +72,11 @@ pub(crate) async fn reconcile(
         // The queue triggers the resource.
         return Ok(Action::await_change());
     };
+    let _running = ctx.in_progress.start(&namespace, &name);
     let started = Instant::now();
     let _guard = ctx.health.start(started);
-    let result = run_steps(&watched, &ctx).await;
+    // The controller has one future for each resource that waits for a permit, so that future is small.
+    let result = Box::pin(run_steps(&watched, &ctx)).await;
     let outcome = result.as_ref().map_or_else(Error::outcome, |_| "done");
     ctx.metrics.count_reconcile(outcome, started.elapsed());
     ctx.rollouts.see(&(namespace.clone(), name.clone()));

@@ -1,20 +1,20 @@
 //! Base configurations that were parsed before. Most resources share a few of them.
 
-use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use llsd_render::{digest, yaml};
+use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The most base configurations.
-const MAX_BASES: usize = 16;
+const MAX_BASES: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 /// A longer one is parsed each time.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Parsed base configurations, the last used one first.
-#[derive(Default)]
-pub(crate) struct ParsedBases(Mutex<VecDeque<Parsed>>);
+/// Parsed base configurations, by the digest of their text.
+pub(crate) struct ParsedBases(Mutex<LruCache<String, Parsed>>);
 
 /// A base configuration.
 #[derive(Clone)]
@@ -25,40 +25,33 @@ pub(crate) struct Parsed {
     bytes: usize,
 }
 
+impl Default for ParsedBases {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_BASES)))
+    }
+}
+
 impl ParsedBases {
     /// Parses a base configuration, unless it is known.
     pub(crate) fn parse(&self, text: &str) -> Result<Parsed, yaml::Error> {
         let digest = digest::of(text);
-        if let Some(known) = self.take(&digest) {
-            self.put(known.clone());
-            return Ok(known);
+        if let Some(known) = self.0.lock().get(&digest) {
+            return Ok(known.clone());
         }
         let parsed = Parsed {
             config: Arc::new(yaml::read(text)?),
-            digest,
+            digest: digest.clone(),
             bytes: text.len(),
         };
         if parsed.bytes <= MAX_BYTES {
-            self.put(parsed.clone());
+            self.0.lock().put(digest, parsed.clone());
         }
         Ok(parsed)
     }
 
     /// The bytes of the texts.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.lock().iter().map(|one| one.bytes).sum()
-    }
-
-    fn take(&self, digest: &str) -> Option<Parsed> {
-        let mut all = self.0.lock();
-        let position = all.iter().position(|one| one.digest == digest)?;
-        all.remove(position)
-    }
-
-    fn put(&self, parsed: Parsed) {
-        let mut all = self.0.lock();
-        all.push_front(parsed);
-        all.truncate(MAX_BASES);
+        self.0.lock().iter().map(|(_, one)| one.bytes).sum()
     }
 }
 
@@ -70,12 +63,12 @@ mod tests {
     fn a_base_is_parsed_again_only_if_others_were_used_since() {
         let bases = ParsedBases::default();
         let first = bases.parse("version: 2").unwrap();
-        for number in 0..MAX_BASES - 1 {
+        for number in 1..MAX_BASES.get() {
             bases.parse(&format!("version: {}", 100 + number)).unwrap();
         }
         let again = bases.parse("version: 2").unwrap();
         assert!(Arc::ptr_eq(&first.config, &again.config));
-        for number in 0..MAX_BASES {
+        for number in 0..MAX_BASES.get() {
             bases.parse(&format!("version: {}", 100 + number)).unwrap();
         }
         let parsed = bases.parse("version: 2").unwrap();

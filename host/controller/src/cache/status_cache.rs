@@ -2,12 +2,9 @@
 
 use std::collections::HashMap;
 
-use kube::ResourceExt;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::DistributionStatus;
 use parking_lot::Mutex;
-
-use super::WatchedResource;
 
 /// The statuses that we wrote and the watch has not delivered yet, by uid of the resource.
 #[derive(Default)]
@@ -42,17 +39,15 @@ impl StatusCache {
         }
     }
 
-    /// Whether the watch has delivered a status that we wrote, and nothing newer. Forgets the status.
-    pub(crate) fn take_delivered(&self, delivered: &WatchedResource) -> bool {
+    /// Whether a version of a resource is the one with the status that we wrote. Forgets the status.
+    pub(super) fn take_delivered(&self, uid: &str, version: &str) -> bool {
         let mut all = self.0.lock();
-        let uid = delivered.uid().unwrap_or_default();
-        let version = delivered.resource_version();
-        let version = version.and_then(|text| text.parse().ok());
+        let version = version.parse().ok();
         let is_own = all
-            .get(&uid)
+            .get(uid)
             .is_some_and(|written| Some(written.version) == version);
         if is_own {
-            all.remove(&uid);
+            all.remove(uid);
         }
         is_own
     }
@@ -75,12 +70,11 @@ fn version(cr: &Distribution) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde::de::DeserializeOwned;
     use serde_json::json;
 
     use super::*;
 
-    fn resource<T: DeserializeOwned>(version: &str) -> T {
+    fn resource(version: &str) -> Distribution {
         let resource = json!({
             "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
             "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": version},
@@ -93,11 +87,11 @@ mod tests {
     fn only_the_status_that_we_wrote_is_our_own() {
         let statuses = StatusCache::default();
         statuses.record(&resource("7"));
-        assert!(!statuses.take_delivered(&resource("6")), "an older one");
+        assert!(!statuses.take_delivered("u", "6"), "an older one");
         assert_eq!(statuses.newest(&resource("6")).1, "7");
-        assert!(statuses.take_delivered(&resource("7")));
-        assert!(!statuses.take_delivered(&resource("7")), "once");
+        assert!(statuses.take_delivered("u", "7"));
+        assert!(!statuses.take_delivered("u", "7"), "once");
         statuses.record(&resource("8"));
-        assert!(!statuses.take_delivered(&resource("9")), "a newer one");
+        assert!(!statuses.take_delivered("u", "9"), "a newer one");
     }
 }

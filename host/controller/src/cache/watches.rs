@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::{
-    ClusterCache, ObjectCache, ReconcileTrigger, References, Referent, Scope, pod_state,
-    projection, upstream,
+    Change, ClusterCache, InProgress, ObjectCache, ReconcileTrigger, References, Referent, Scope,
+    pod_state, projection, upstream,
 };
 
 /// Objects in one response of a list. A response is held as text before it is parsed, and one object has up
@@ -32,6 +32,7 @@ pub(crate) struct Watches {
     pub(crate) scope: Scope,
     pub(crate) cache: Arc<ClusterCache>,
     pub(crate) references: Arc<References>,
+    pub(crate) in_progress: Arc<InProgress>,
     pub(crate) trigger: ReconcileTrigger,
 }
 
@@ -117,9 +118,10 @@ impl Watches {
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let (cache, references, trigger) = (
+        let (cache, references, in_progress, trigger) = (
             self.cache.clone(),
             self.references.clone(),
+            self.in_progress.clone(),
             self.trigger.clone(),
         );
         tasks.spawn(async move {
@@ -137,8 +139,19 @@ impl Watches {
                     return;
                 };
                 for changed in objects.observe(map(event, &project)) {
-                    for (namespace, name) in source.affected(&changed, &references) {
+                    for (namespace, name) in source.referrers(&changed, &references) {
                         trigger.request(&namespace, &name);
+                    }
+                    let Some(resource) = source.resource(&changed) else {
+                        continue;
+                    };
+                    let change = Change::Object {
+                        source,
+                        namespace: resource.0.clone(),
+                        name: changed.name_any(),
+                    };
+                    if in_progress.is_due(&resource, change) {
+                        trigger.request(&resource.0, &resource.1);
                     }
                 }
             }
@@ -147,8 +160,8 @@ impl Watches {
 }
 
 /// The watch that an event comes from.
-#[derive(Debug, Clone, Copy)]
-enum Source {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
     Child(Kind),
     Pods,
     ReplicaSets,
@@ -157,7 +170,8 @@ enum Source {
 }
 
 impl Source {
-    fn objects(self, cache: &ClusterCache) -> Option<&ObjectCache> {
+    /// The objects that the watch delivers.
+    pub(super) fn objects(self, cache: &ClusterCache) -> Option<&ObjectCache> {
         match self {
             Self::Child(kind) => cache.of(kind),
             Self::Pods => Some(&cache.pods),
@@ -167,24 +181,20 @@ impl Source {
         }
     }
 
-    /// Namespaces and names of the resources that a change of the object affects.
-    fn affected(self, object: &DynamicObject, references: &References) -> Vec<(String, String)> {
+    /// Namespaces and names of the resources that refer to an object.
+    fn referrers(self, object: &DynamicObject, references: &References) -> Vec<(String, String)> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let referent = match self {
-            Self::Child(Kind::ConfigMap) => Some(Referent::ConfigMap {
-                namespace: namespace.clone(),
-                name,
-            }),
-            Self::Child(Kind::Secret) => Some(Referent::Secret {
-                namespace: namespace.clone(),
-                name,
-            }),
-            _ => None,
+            Self::Child(Kind::ConfigMap) => Referent::ConfigMap { namespace, name },
+            Self::Child(Kind::Secret) => Referent::Secret { namespace, name },
+            _ => return Vec::new(),
         };
-        let mut resources = referent
-            .map(|referent| references.referrers(&referent))
-            .unwrap_or_default();
-        let own = match self {
+        references.referrers(&referent)
+    }
+
+    /// Namespace and name of the resource that an object belongs to.
+    fn resource(self, object: &DynamicObject) -> Option<(String, String)> {
+        let name = match self {
             // The resource of the same name may adopt a Deployment without an owner.
             Self::Child(Kind::Deployment) => Some(object.name_any()),
             Self::Child(_) | Self::Revisions => owner(object),
@@ -192,8 +202,7 @@ impl Source {
             // Resources that wait for the Lease to expire are requeued.
             Self::Leases => None,
         };
-        resources.extend(own.map(|name| (namespace, name)));
-        resources
+        Some((object.namespace().unwrap_or_default(), name?))
     }
 }
 

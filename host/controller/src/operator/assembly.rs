@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use super::{Endpoints, Options};
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
-    Backoff, ClusterCache, ContentCache, Pace, ReconcileQueue, ReconcileTrigger, References,
-    ResourceRef, ResourceStore, ResourceWriter, StatusCache, Watches,
+    Backoff, ClusterCache, ContentCache, InProgress, Pace, ReconcileQueue, ReconcileTrigger,
+    References, ResourceRef, ResourceStore, ResourceWriter, StatusCache, Watches,
 };
-use crate::images::{Fetcher, Images};
+use crate::images::{Fetcher, Images, Registries};
 use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
 use crate::process::{Events, Health, ServeError, serve_metrics, serve_probes};
 use crate::reconcile::Context;
@@ -83,11 +83,15 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         events: events.clone(),
         metrics: metrics.clone(),
     };
+    let statuses = Arc::<StatusCache>::default();
+    let in_progress = InProgress::new(cache.clone(), statuses.clone(), trigger.clone());
+    let in_progress = Arc::new(in_progress);
     let watches = Watches {
         client: client.clone(),
         scope: scope.clone(),
         cache: cache.clone(),
         references: references.clone(),
+        in_progress: in_progress.clone(),
         trigger: trigger.clone(),
     };
     let images = Images::new(client.clone(), registries.clone(), keyring);
@@ -107,7 +111,8 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         revisions: Revisions::new(client.clone(), cache.clone()),
         rollouts: Rollouts::default(),
         tags: Tags::default(),
-        statuses: StatusCache::default(),
+        statuses,
+        in_progress,
         events: events.clone(),
         backoff: Backoff::default(),
         pace: Pace::default(),
@@ -122,13 +127,18 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     background.spawn(settings_watcher.run());
     let poller = context.clone();
     background.spawn(async move { poller.servers.run(&poller.contents, &poller.trigger).await });
+    let loading = context.clone();
+    background.spawn(async move { loading.revisions.load_all(&loading.scope).await });
     let (resources, writer) = ResourceStore::new();
-    let (measured, loader) = (resources.clone(), host.clone());
-    let measure = {
-        let context = context.clone();
-        move || measure_caches(&context, &measured, &loader)
+    let caches = Caches {
+        context: context.clone(),
+        resources: resources.clone(),
+        host: host.clone(),
+        registries: registries.clone(),
     };
-    serve(&mut background, endpoints, &context, measure);
+    serve(&mut background, endpoints, &context, move || {
+        caches.measure()
+    });
 
     let schema_plugin_options = SchemaPluginOptions {
         client,
@@ -170,24 +180,37 @@ fn serve(
     }
 }
 
-/// Sets the metrics of all caches.
-fn measure_caches(context: &Context, resources: &ResourceStore, host: &Host) {
-    let (config_maps, secrets) = context.contents.bytes();
-    let caches = [
-        ("resources", resources.bytes()),
-        ("objects", context.cache.bytes()),
-        ("resolutions", context.revisions.bytes()),
-        ("config_maps", config_maps),
-        ("secrets", secrets),
-        ("images", context.images.bytes()),
-        ("bases", context.contents.bases().bytes()),
-        ("results", host.result_bytes()),
-    ];
-    for (cache, bytes) in caches {
-        context.metrics.set_cache_bytes(cache, bytes as u64);
+/// What has a cache.
+struct Caches {
+    context: Arc<Context>,
+    resources: ResourceStore,
+    host: Host,
+    registries: Arc<Registries>,
+}
+
+impl Caches {
+    /// Sets the metrics of all caches.
+    fn measure(&self) {
+        let context = &self.context;
+        let (config_maps, secrets) = context.contents.bytes();
+        let (registries, registries_on_disk) = self.registries.current().cached_bytes();
+        let caches = [
+            ("resources", self.resources.bytes() as u64),
+            ("objects", context.cache.bytes() as u64),
+            ("resolutions", context.revisions.bytes() as u64),
+            ("config_maps", config_maps as u64),
+            ("secrets", secrets as u64),
+            ("images", context.images.bytes() as u64),
+            ("registries", registries),
+            ("registries_on_disk", registries_on_disk),
+            ("bases", context.contents.bases().bytes() as u64),
+            ("results", self.host.result_bytes() as u64),
+            ("compiled_on_disk", self.host.compiled_bytes()),
+        ];
+        for (cache, bytes) in caches {
+            context.metrics.set_cache_bytes(cache, bytes);
+        }
     }
-    let compiled = host.compiled_bytes();
-    context.metrics.set_cache_bytes("compiled", compiled);
 }
 
 fn log(result: Result<(), ServeError>) {

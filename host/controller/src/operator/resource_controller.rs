@@ -3,24 +3,29 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::ResourceExt;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{self, Controller};
 use kube::runtime::watcher::{self, Event, watcher};
 
-use crate::cache::{PAGE_SIZE, ResourceRef, ResourceStore, ResourceWriter, Scope, WatchedResource};
+use crate::cache::{
+    Change, InProgress, PAGE_SIZE, ResourceRef, ResourceStore, ResourceWriter, Scope,
+    WatchedResource,
+};
 use crate::reconcile::{Context, error_policy, reconcile};
+
+/// The resources that are new or changed.
+pub(super) type ResourceEvents = BoxStream<'static, Result<WatchedResource, watcher::Error>>;
 
 /// Reconciles resources until `shutdown` completes.
 pub(super) async fn reconcile_all(
     context: Arc<Context>,
-    scope: &Scope,
-    (store, writer): (ResourceStore, ResourceWriter),
+    (store, resources): (ResourceStore, ResourceEvents),
     triggered: impl Stream<Item = ResourceRef> + Send + 'static,
     shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) {
-    let resources = watch_resources(&context, scope, writer);
     let plugin_changes = context.plugins.set.changes();
     let prefix_changes = context.plugins.proposals.prefix_changes();
     // Otherwise objects, plugins and settings that are not loaded yet would count as missing.
@@ -29,11 +34,17 @@ pub(super) async fn reconcile_all(
             context.cache.complete(),
             context.plugins.restored(),
             context.settings.get(),
+            context.revisions.load_all(&context.scope),
         );
     };
     tokio::select! {
         () = shutdown.clone() => return,
         () = loaded => {}
+    }
+    // A replica that was not the leader has listed them before.
+    for resource in store.all() {
+        let namespace = resource.namespace().unwrap_or_default();
+        context.trigger.request(&namespace, &resource.name_any());
     }
     let reconciliations = Controller::for_stream(resources, store.for_controller())
         .reconcile_on(triggered)
@@ -73,12 +84,12 @@ pub(super) async fn reconcile_all(
 }
 
 /// Watches the resources, and drops what is stored for deleted ones.
-fn watch_resources(
+pub(super) fn watch_resources(
     context: &Arc<Context>,
     scope: &Scope,
     writer: ResourceWriter,
 ) -> impl Stream<Item = Result<WatchedResource, watcher::Error>> + Send + 'static + use<> {
-    let (noticing, statuses) = (context.clone(), context.clone());
+    let (noticing, filtering) = (context.clone(), context.in_progress.clone());
     let api = scope.api::<WatchedResource>(&context.client);
     let events = watcher(api, watcher::Config::default().page_size(PAGE_SIZE)).default_backoff();
     writer
@@ -92,20 +103,30 @@ fn watch_resources(
             if let Ok(Event::Apply(changed)) = event
                 && !changed.is_reported()
             {
-                noticing.write_pace.note_change();
+                let namespace = changed.namespace().unwrap_or_default();
+                noticing.write_pace.note_change(&namespace);
             }
             if let Ok(Event::Delete(deleted)) = event {
                 let namespace = deleted.namespace().unwrap_or_default();
                 noticing.forget(&namespace, &deleted.name_any());
             }
         })
-        // A status of our own is no reason to check the resource again.
         .filter(move |event| {
-            let is_own = match event {
-                Ok(Event::Apply(one)) => statuses.statuses.take_delivered(one),
-                _ => false,
+            let is_due = match event {
+                Ok(Event::Apply(changed)) => is_due(&filtering, changed),
+                _ => true,
             };
-            std::future::ready(!is_own)
+            std::future::ready(is_due)
         })
         .applied_objects()
+}
+
+/// Whether a change of a resource is a reason to reconcile it now. A status of our own is not.
+fn is_due(in_progress: &InProgress, changed: &WatchedResource) -> bool {
+    let resource = (changed.namespace().unwrap_or_default(), changed.name_any());
+    let change = Change::Resource {
+        uid: changed.uid().unwrap_or_default(),
+        version: changed.resource_version().unwrap_or_default(),
+    };
+    in_progress.is_due(&resource, change)
 }

@@ -328,7 +328,59 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::{Api, PostParams};
+
     use super::*;
+
+    /// Whether a client sends some writes at the same time, while someone else changes resources or not.
+    async fn sends_at_once(is_changed: bool) -> bool {
+        const WRITES: usize = 8;
+        const TIME: Duration = Duration::from_millis(40);
+        let running = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let answer = {
+            let most = most.clone();
+            move || async move {
+                let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                tokio::time::sleep(TIME).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                r#"{"metadata": {"name": "a"}}"#
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = axum::Router::new().fallback(answer);
+        let server = tokio::spawn(async { axum::serve(listener, router).await });
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let pace = WritePace::default();
+        let client = Metrics::new().client(config, &pace).unwrap();
+        let api: Api<ConfigMap> = Api::namespaced(client, "team");
+        let write = || async {
+            if is_changed {
+                pace.note_change("team");
+            }
+            let map = ConfigMap::default();
+            api.create(&PostParams::default(), &map).await.unwrap();
+        };
+        // The pace depends on how long writes take.
+        for _ in 0..WRITES {
+            write().await;
+        }
+        join_all((0..WRITES).map(|_| write())).await;
+        server.abort();
+        most.load(Ordering::SeqCst) == WRITES
+    }
+
+    #[tokio::test]
+    async fn writes_wait_for_each_other_while_someone_changes_resources() {
+        assert!(sends_at_once(false).await);
+        assert!(!sends_at_once(true).await);
+    }
 
     #[test]
     fn codes_of_plugins_become_labels_up_to_a_limit() {

@@ -4,7 +4,10 @@
 //! changes of resources arrive, a write starts only some time after the one before it, so that the API server
 //! is free for at least as long as it works for this operator. Only the start of a write waits: a write that
 //! takes long does not delay the next one for longer than [`LONGEST_GAP`].
+//!
+//! Slow writes delay everyone's resources, so the changes of one namespace slow them for a limited time only.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,14 +19,20 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-/// How long a change counts.
+/// How long a change slows writes.
 const MEMORY: Duration = Duration::from_millis(500);
 /// The most time between the starts of two writes.
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 /// The gap is this many times as long as a write takes.
-const SHARE: u32 = 2;
+const SHARE: u32 = 3;
 /// The weight of earlier writes in the average, for each new one.
 const WEIGHT: u32 = 15;
+/// How long the changes of one namespace slow writes without a pause: enough to create ten thousand resources.
+const LONGEST_SLOW: Duration = Duration::from_secs(600);
+/// A namespace that never pauses slows writes in one of so many seconds.
+const RECOVERY: u32 = 20;
+/// The most namespaces with recent changes. The changes of further ones do not slow writes.
+const MAX_NAMESPACES: usize = 4096;
 
 /// Slows the writes of all clones of a client.
 #[derive(Clone, Default)]
@@ -31,12 +40,21 @@ pub struct WritePace(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// When someone else last changed a resource.
+    /// When someone else last changed a resource, if that slows writes.
     changed: Option<Instant>,
+    /// The namespaces with recent changes.
+    namespaces: HashMap<String, Allowance>,
     /// When the next write may start.
     next: Option<Instant>,
     /// How long a write takes, on average.
     average: Duration,
+}
+
+/// For how long the changes of one namespace may slow writes.
+struct Allowance {
+    left: Duration,
+    /// When a resource of the namespace last changed.
+    changed: Instant,
 }
 
 /// A client whose writes are slowed.
@@ -46,13 +64,43 @@ pub struct Paced<S> {
 }
 
 impl WritePace {
-    /// Notes that someone else changed a resource.
-    pub(crate) fn note_change(&self) {
-        self.0.lock().changed = Some(Instant::now());
+    /// Notes that someone else changed a resource of a namespace.
+    pub(crate) fn note_change(&self, namespace: &str) {
+        self.0.lock().note_change(namespace, Instant::now());
     }
 }
 
 impl State {
+    fn note_change(&mut self, namespace: &str, now: Instant) {
+        if self.namespaces.len() >= MAX_NAMESPACES {
+            self.namespaces
+                .retain(|_, allowance| allowance.at(now) < LONGEST_SLOW);
+        }
+        let is_known = self.namespaces.contains_key(namespace);
+        if !is_known && self.namespaces.len() >= MAX_NAMESPACES {
+            return;
+        }
+        let allowance = self.namespaces.entry(namespace.to_owned());
+        let allowance = allowance.or_insert(Allowance {
+            left: LONGEST_SLOW,
+            changed: now,
+        });
+        // A change during the time of the one before it only adds the difference.
+        let slowed = if is_known {
+            now - allowance.changed
+        } else {
+            MEMORY
+        };
+        let left = allowance.at(now).checked_sub(slowed.min(MEMORY));
+        *allowance = Allowance {
+            left: left.unwrap_or_else(|| allowance.at(now)),
+            changed: now,
+        };
+        if left.is_some() {
+            self.changed = Some(now);
+        }
+    }
+
     /// When a write may start.
     fn start(&mut self, now: Instant) -> Instant {
         let is_slowed = self.changed.is_some_and(|at| now < at + MEMORY);
@@ -66,6 +114,14 @@ impl State {
 
     fn observe(&mut self, took: Duration) {
         self.average = (self.average * WEIGHT + took.min(LONGEST_GAP)) / (WEIGHT + 1);
+    }
+}
+
+impl Allowance {
+    /// What is left at a later time.
+    fn at(&self, now: Instant) -> Duration {
+        let recovered = now.duration_since(self.changed) / RECOVERY;
+        (self.left + recovered).min(LONGEST_SLOW)
     }
 }
 
@@ -164,6 +220,53 @@ mod tests {
         let now = Instant::now();
         let mut slow = state(Some(now), Duration::from_secs(30));
         assert_eq!(delay(&mut slow, 11, now), LONGEST_GAP * 10);
+    }
+
+    /// The part of an hour in which one namespace slows writes, after some hours of changes.
+    fn slowed_part(pause: Duration) -> f64 {
+        let hour = Duration::from_secs(3600);
+        let start = Instant::now();
+        let mut state = state(None, WRITE);
+        let mut slowed = Duration::ZERO;
+        let mut now = start;
+        while now < start + 4 * hour {
+            let before = state.changed;
+            state.note_change("team", now);
+            if state.changed != before && now > start + 3 * hour {
+                slowed += pause.min(MEMORY);
+            }
+            now += pause;
+        }
+        slowed.as_secs_f64() / hour.as_secs_f64()
+    }
+
+    #[test]
+    fn the_changes_of_one_namespace_slow_writes_for_a_limited_time() {
+        for pause in [50, 400, 2_000] {
+            let part = slowed_part(Duration::from_millis(pause));
+            assert!(part < 0.06, "{part} of the time with {pause} ms");
+        }
+        let rare = slowed_part(Duration::from_secs(60));
+        assert!(rare > 0.008, "all of its changes count: {rare}");
+    }
+
+    #[test]
+    fn namespaces_are_limited_separately() {
+        let start = Instant::now();
+        let mut state = state(None, WRITE);
+        let mut now = start;
+        while now < start + 2 * LONGEST_SLOW {
+            state.note_change("busy", now);
+            now += MEMORY;
+        }
+        let last = state.changed;
+        assert!(last < Some(now - MEMORY), "the allowance is used up");
+        state.note_change("other", now);
+        assert_eq!(state.changed, Some(now));
+        for number in 0..2 * MAX_NAMESPACES {
+            state.note_change(&number.to_string(), now);
+        }
+        assert_eq!(state.namespaces.len(), MAX_NAMESPACES);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::rollouts::Rollouts;
 use super::tags::Tags;
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
-    Backoff, ClusterCache, ContentCache, Pace, ReconcileQueue, ReconcileTrigger, References, Scope,
-    StatusCache,
+    Backoff, ClusterCache, ContentCache, InProgress, Pace, ReconcileQueue, ReconcileTrigger,
+    References, Scope, StatusCache,
 };
 use crate::images::Fetcher;
 use crate::process::{Events, Health, Metrics, WritePace};
@@ -46,7 +46,9 @@ pub(crate) struct Context {
     /// What the tags in use point to.
     pub(crate) tags: Tags,
     /// The last status of each resource.
-    pub(crate) statuses: StatusCache,
+    pub(crate) statuses: Arc<StatusCache>,
+    /// The resources that are being reconciled.
+    pub(crate) in_progress: Arc<InProgress>,
     pub(crate) events: Arc<Events>,
     pub(crate) backoff: Backoff,
     /// Limits how often one resource is reconciled.

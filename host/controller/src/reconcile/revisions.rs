@@ -5,7 +5,8 @@
 //! an update, changes an input. The number of a revision increases; the highest one is in effect.
 //!
 //! The watch delivers the metadata only. The newest resolution of each resource stays in memory,
-//! compressed and within a limit; another one is read when it is needed.
+//! compressed and within a limit. Every replica reads all of them when it starts, so that it can take over
+//! at once; another one is read when it is needed.
 
 mod record;
 mod resolution;
@@ -28,9 +29,10 @@ use llsd_render::{Generated, digest};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use super::apply::is_ours;
-use crate::cache::{ClusterCache, Packed, Packer};
+use crate::cache::{ClusterCache, PAGE_SIZE, Packed, Packer, Scope};
 pub(crate) use resolution::{AuthorInputs, Resolution};
 
 /// Revisions of one resource that are kept: the one in effect, and the one to go back to.
@@ -100,6 +102,7 @@ pub(crate) struct Revisions {
     cache: Arc<ClusterCache>,
     packer: Packer<Resolution>,
     state: Mutex<State>,
+    is_loaded: OnceCell<()>,
 }
 
 #[derive(Default)]
@@ -133,6 +136,42 @@ impl Revisions {
             cache,
             packer: Packer::new(),
             state: Mutex::default(),
+            is_loaded: OnceCell::new(),
+        }
+    }
+
+    /// Reads the newest resolution of each resource. One that cannot be read now is read when it is needed.
+    pub(crate) async fn load_all(&self, scope: &Scope) {
+        let load = async {
+            self.cache.revisions.complete().await;
+            if let Err(error) = self.list_all(scope).await {
+                tracing::warn!(%error, "failed to list the recorded resolutions");
+            }
+        };
+        self.is_loaded.get_or_init(|| load).await;
+    }
+
+    async fn list_all(&self, scope: &Scope) -> Result<(), kube::Error> {
+        let newest = index(&self.cache);
+        let api = scope.api::<ControllerRevision>(&self.client);
+        let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
+        let mut parameters = ListParams::default().labels(&selector).limit(PAGE_SIZE);
+        loop {
+            let page = api.list(&parameters).await?;
+            for revision in page.items {
+                let uid = owner_uid(revision.owner_references()).unwrap_or_default();
+                let last = newest.get(&uid).and_then(|numbers| numbers.last());
+                if last == Some(&revision.revision)
+                    && let Some(Ok(resolution)) =
+                        record::encoded(&revision).map(|encoded| record::decode(&encoded))
+                {
+                    self.store(&uid, revision.name_any(), &resolution);
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => return Ok(()),
+            }
         }
     }
 
@@ -189,7 +228,11 @@ impl Revisions {
     pub(crate) fn has_configuration(&self, owner: &Owner, generated: &Generated) -> bool {
         let digest = Some(pod_digest(generated));
         let state = self.state.lock();
+        let numbers = state.numbers.as_ref();
+        let newest = numbers.and_then(|all| all.get(&owner.uid)?.last());
+        // A replica that was not the leader may have an older one.
         let record = state.records.get(&owner.uid);
+        let record = record.filter(|one| number(&one.name).as_ref() == newest);
         record.is_some_and(|one| one.pod_digest == digest)
     }
 
@@ -200,7 +243,7 @@ impl Revisions {
         let marked = self.cache.revisions.select_grouped(|head| {
             let revision = head.name_any();
             let (name, number) = revision.rsplit_once(INFIX)?;
-            let newest = numbers.get(&owner_uid(&head)?)?.last()?;
+            let newest = numbers.get(&owner_uid(head.owner_references())?)?.last()?;
             if number.parse() != Ok(*newest) {
                 return None;
             }
@@ -520,9 +563,12 @@ fn metadata(owner: &Owner, name: &str, notes: &Notes) -> ObjectMeta {
 /// The numbers of all revisions in the cache, by the uid of their resource.
 fn index(cache: &ClusterCache) -> HashMap<String, BTreeSet<i64>> {
     let mut numbers: HashMap<String, BTreeSet<i64>> = HashMap::new();
-    let all = cache
-        .revisions
-        .select(|head| Some((owner_uid(&head)?, number(&head.name_any())?)));
+    let all = cache.revisions.select(|head| {
+        Some((
+            owner_uid(head.owner_references())?,
+            number(&head.name_any())?,
+        ))
+    });
     for (uid, number) in all {
         numbers.entry(uid).or_default().insert(number);
     }
@@ -541,8 +587,9 @@ fn pod_digest(generated: &Generated) -> String {
     digest::of(serde_json::to_vec(&(yaml, variables, startup)).unwrap_or_default())
 }
 
-fn owner_uid(head: &DynamicObject) -> Option<String> {
-    let mut owners = head.owner_references().iter();
+/// The uid of the resource among the owners of a revision.
+fn owner_uid(owners: &[OwnerReference]) -> Option<String> {
+    let mut owners = owners.iter();
     Some(owners.find(|owner| owner.kind == KIND)?.uid.clone())
 }
 

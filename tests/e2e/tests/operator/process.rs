@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
+use llsd_api::Distribution;
 use llsd_api::v1alpha2::Phase;
 use llsd_controller::{Endpoints, Options, run};
 use llsd_e2e::{DEADLINE, TestEnv, minimal, phase};
@@ -50,6 +51,9 @@ async fn one_of_two_replicas_is_leader_and_the_other_replaces_it_when_it_stops()
     );
 
     let env = operator.stop().await;
+    // Most likely nobody is the leader now, and the second has seen the change before it is.
+    let change = json!({"spec": {"resources": {"models": ["another-model"]}}});
+    env.edit("minimal", change).await;
     eventually(
         &leases,
         LEASE,
@@ -59,9 +63,12 @@ async fn one_of_two_replicas_is_leader_and_the_other_replaces_it_when_it_stops()
     )
     .await
     .unwrap();
-    let change = json!({"spec": {"resources": {"models": ["another-model"]}}});
-    env.edit("minimal", change).await;
-    env.wait_for("minimal", "ready", |cr| phase(cr) == Some(Phase::Ready))
+    let is_reported = |cr: &Distribution| {
+        let status = cr.status.as_ref();
+        let observed = status.and_then(|status| status.observed_generation);
+        observed == cr.metadata.generation && phase(cr) == Some(Phase::Ready)
+    };
+    env.wait_for("minimal", "ready with the change", is_reported)
         .await;
     stop_second.send(()).unwrap();
     follower.await.unwrap().unwrap();
@@ -127,7 +134,13 @@ async fn probes_are_public_and_metrics_need_permission() {
         text.contains("llsd_reconciles_total{outcome=\"done\"}"),
         "{text}"
     );
-    for cache in ["resources", "objects", "resolutions", "results", "compiled"] {
+    for cache in [
+        "resources",
+        "objects",
+        "resolutions",
+        "results",
+        "compiled_on_disk",
+    ] {
         let metric = format!("llsd_cache_bytes{{cache=\"{cache}\"}} ");
         let bytes = text.lines().find_map(|line| line.strip_prefix(&metric));
         assert!(bytes.is_some_and(|bytes| bytes != "0"), "{cache}: {text}");
