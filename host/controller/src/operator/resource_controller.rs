@@ -109,6 +109,8 @@ pub(super) fn watch_resources(
             if let Ok(Event::Delete(deleted)) = event {
                 let namespace = deleted.namespace().unwrap_or_default();
                 noticing.forget(&namespace, &deleted.name_any());
+                let uid = deleted.uid().unwrap_or_default();
+                noticing.revisions.forget_uid(&uid);
             }
         })
         .filter(move |event| {

@@ -122,7 +122,8 @@ struct State {
 
 /// A resolution in memory.
 struct Record {
-    /// The name of its revision.
+    /// The namespace and name of its revision. An object of another namespace can claim any owner.
+    namespace: String,
     name: String,
     packed: Packed,
     /// See [`pod_digest`].
@@ -165,7 +166,8 @@ impl Revisions {
                     && let Some(Ok(resolution)) =
                         record::encoded(&revision).map(|encoded| record::decode(&encoded))
                 {
-                    self.store(&uid, revision.name_any(), &resolution);
+                    let namespace = revision.namespace().unwrap_or_default();
+                    self.store(namespace, &uid, revision.name_any(), &resolution);
                 }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -232,7 +234,8 @@ impl Revisions {
         let newest = numbers.and_then(|all| all.get(&owner.uid)?.last());
         // A replica that was not the leader may have an older one.
         let record = state.records.get(&owner.uid);
-        let record = record.filter(|one| number(&one.name).as_ref() == newest);
+        let record = record
+            .filter(|one| one.namespace == owner.namespace && number(&one.name).as_ref() == newest);
         record.is_some_and(|one| one.pod_digest == digest)
     }
 
@@ -286,7 +289,7 @@ impl Revisions {
         })?;
         self.cache.record_revision(created.metadata);
         {
-            self.store(&owner.uid, name, resolution);
+            self.store(owner.namespace.clone(), &owner.uid, name, resolution);
             let mut state = self.state.lock();
             state.listed.remove(&owner.uid);
             let numbers = state.numbers.get_or_insert_default();
@@ -321,16 +324,18 @@ impl Revisions {
         self.state.lock().bytes
     }
 
-    /// Drops what is stored for a deleted resource.
+    /// Drops what is stored for a deleted resource that has this name.
     pub(crate) fn forget_deleted(&self, namespace: &str, name: &str) {
         let mut state = self.state.lock();
         let resource = (namespace.to_owned(), name.to_owned());
         if let Some(uid) = state.uids.remove(&resource) {
-            state.forget(&uid);
-            if let Some(numbers) = &mut state.numbers {
-                numbers.remove(&uid);
-            }
+            state.forget_resource(&uid);
         }
+    }
+
+    /// Drops what is stored for a deleted resource, also if this replica was never the leader.
+    pub(crate) fn forget_uid(&self, uid: &str) {
+        self.state.lock().forget_resource(uid);
     }
 
     /// The revisions of a resource that exist, the newest first.
@@ -355,7 +360,7 @@ impl Revisions {
         head: &DynamicObject,
     ) -> Result<Option<Revision>, Error> {
         let name = head.name_any();
-        let known = self.state.lock().packed(&owner.uid, &name).cloned();
+        let known = self.state.lock().packed(owner, &name).cloned();
         let resolution = match known.and_then(|packed| self.packer.unpack(&packed)) {
             Some(resolution) => resolution,
             None => {
@@ -365,7 +370,8 @@ impl Revisions {
                 let is_newest =
                     self.heads(owner).first().map(|(newest, _)| *newest) == Some(number);
                 if is_newest {
-                    self.store(&owner.uid, name.clone(), &resolution);
+                    let namespace = owner.namespace.clone();
+                    self.store(namespace, &owner.uid, name.clone(), &resolution);
                 }
                 resolution
             }
@@ -396,8 +402,9 @@ impl Revisions {
         Ok(decoded.ok())
     }
 
-    fn store(&self, uid: &str, name: String, resolution: &Resolution) {
+    fn store(&self, namespace: String, uid: &str, name: String, resolution: &Resolution) {
         let record = Record {
+            namespace,
             name,
             packed: self.packer.pack(resolution),
             pod_digest: match &resolution.plan {
@@ -465,9 +472,10 @@ impl Revisions {
 }
 
 impl State {
-    fn packed(&self, uid: &str, name: &str) -> Option<&Packed> {
-        let record = self.records.get(uid)?;
-        (record.name == name).then_some(&record.packed)
+    fn packed(&self, owner: &Owner, name: &str) -> Option<&Packed> {
+        let record = self.records.get(&owner.uid)?;
+        let is_same = record.namespace == owner.namespace && record.name == name;
+        is_same.then_some(&record.packed)
     }
 
     /// Stores a resolution. Any other one makes room for it, because all are equally likely to be
@@ -482,6 +490,14 @@ impl State {
         }
         self.bytes += record.packed.len();
         self.records.insert(uid.to_owned(), record);
+    }
+
+    fn forget_resource(&mut self, uid: &str) {
+        self.forget(uid);
+        self.listed.remove(uid);
+        if let Some(numbers) = &mut self.numbers {
+            numbers.remove(uid);
+        }
     }
 
     fn forget(&mut self, uid: &str) {
@@ -603,5 +619,50 @@ fn failure(verb: &'static str, name: &str, error: kube::Error) -> Error {
         verb,
         name: name.to_owned(),
         error: Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(namespace: &str) -> Owner {
+        Owner {
+            namespace: namespace.to_owned(),
+            name: "demo".to_owned(),
+            uid: "1".to_owned(),
+            pod_app: labels::PRODUCT,
+        }
+    }
+
+    fn state(namespace: &str) -> State {
+        let record = Record {
+            namespace: namespace.to_owned(),
+            name: "demo-rev-1".to_owned(),
+            packed: Packer::<Vec<u8>>::new().pack(&vec![7]),
+            pod_digest: None,
+        };
+        let mut state = State::default();
+        state.store("1", record);
+        state
+    }
+
+    #[test]
+    fn an_object_of_another_namespace_is_not_the_resolution_of_a_resource() {
+        let state = state("hostile");
+        assert!(state.packed(&owner("team"), "demo-rev-1").is_none());
+        assert!(state.packed(&owner("hostile"), "demo-rev-1").is_some());
+        assert!(state.packed(&owner("hostile"), "demo-rev-2").is_none());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_deleted_resource() {
+        let mut state = state("team");
+        state.listed.insert("1".to_owned());
+        state.numbers = Some(HashMap::from([("1".to_owned(), BTreeSet::from([1]))]));
+        state.forget_resource("1");
+        assert_eq!(state.bytes, 0);
+        assert!(state.records.is_empty() && state.listed.is_empty());
+        assert_eq!(state.numbers, Some(HashMap::new()));
     }
 }
