@@ -173,7 +173,9 @@ impl Task {
                 are_packages_optional: false,
                 ..runs_node
             },
-            Self::StaticBinary { .. } | Self::Image { binary: None } => Needs {
+            Self::StaticBinary { .. }
+            | Self::Image { binary: None }
+            | Self::Bench { what: None } => Needs {
                 rust_targets: &static_binary::TARGETS,
                 python: true,
                 cache_gib: 1,
@@ -193,8 +195,13 @@ impl Task {
                 cache_gib: 4,
                 ..builds_adapters
             },
-            Self::Bench { what: None } | Self::Fuzz { .. } => builds_adapters,
-            Self::Bench { what: Some(_) } => runs_control_plane,
+            Self::Bench { what: Some(_) } => Needs {
+                rust_targets: &static_binary::TARGETS,
+                python: true,
+                target_gib: 6,
+                ..runs_control_plane
+            },
+            Self::Fuzz { .. } => builds_adapters,
             Self::Coverage => Needs {
                 components: &[LLVM_TOOLS],
                 ..builds_adapters
@@ -237,6 +244,12 @@ enum Plugins {
 
 #[derive(Subcommand)]
 enum Bench {
+    /// Run all of them for half an hour, and print one table
+    All {
+        /// Options of the benchmark with many resources, as for `fleet`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Measure the operator with many resources, on a new control plane
     Operator {
         /// Options of the benchmark: -n NUMBER, --generated, --rest SECONDS
@@ -293,7 +306,10 @@ fn run(
             simulated,
         } => up::run(*built, *simulated),
         Task::Test => test::run(),
-        Task::Bench { what: None } => bench::generation(),
+        Task::Bench { what: None } => bench::generation(&[]),
+        Task::Bench {
+            what: Some(Bench::All { options }),
+        } => bench::all(options),
         Task::Bench {
             what: Some(Bench::Operator { options }),
         } => bench::operator(options),
@@ -302,7 +318,7 @@ fn run(
         } => bench::fleet(options),
         Task::Bench {
             what: Some(Bench::Webhooks),
-        } => bench::webhooks(),
+        } => bench::webhooks(&[]),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), *seconds),
         Task::Coverage => coverage::run(),
         Task::Plugins { what: None } => artifacts::build()?.plugins().map(|_| ()),

@@ -1,7 +1,9 @@
-//! What the benchmarks with a control plane share.
+//! What the benchmarks share.
 
+pub mod measurement;
 mod operator;
 
+pub use measurement::{Goal, Measurement};
 pub use operator::{
     DEADLINE, Memory, Operator, POLL_INTERVAL, QUIET, by_verb, cpu_seconds, requests, settle,
     until_count,

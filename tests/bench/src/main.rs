@@ -12,9 +12,10 @@ mod native;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use clap::Parser;
 use llsd_adapter_sdk::documents::Hints;
 use llsd_api::Checked;
+use llsd_bench::{Goal, Measurement, measurement};
 use llsd_plugin::{CompileCache, Host, HostConfig, Origin, ResultCacheCapacity};
 use llsd_render::adapter::Adapter;
 use llsd_render::{Inputs, PodContext, generate, yaml};
@@ -24,6 +25,17 @@ use serde_json::Value;
 /// The number of measured runs. A tenth of it runs before, to warm up.
 const RUNS: usize = 2_000;
 
+#[derive(Parser)]
+struct Arguments {
+    /// Path of the component of the adapter for llama-stack 0.7
+    component: PathBuf,
+    /// Path of the `llsd` binary
+    llsd: PathBuf,
+    /// Folder for generation.json
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
 fn main() -> anyhow::Result<()> {
     if let Some(code) = llsd_plugin::child_main() {
         std::process::exit(if code == std::process::ExitCode::SUCCESS {
@@ -32,16 +44,11 @@ fn main() -> anyhow::Result<()> {
             1
         });
     }
-    let component = PathBuf::from(
-        std::env::args()
-            .nth(1)
-            .context("usage: llsd-bench COMPONENT LLSD")?,
-    );
-    let llsd = PathBuf::from(
-        std::env::args()
-            .nth(2)
-            .context("usage: llsd-bench COMPONENT LLSD")?,
-    );
+    let Arguments {
+        component,
+        llsd,
+        output,
+    } = Arguments::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workload = Workload::new(&root)?;
     let bytes = std::fs::read(&component)?;
@@ -66,10 +73,8 @@ fn main() -> anyhow::Result<()> {
         "  sandbox   p50 {:>8.1?}  p99 {:>8.1?}",
         sandbox.p50, sandbox.p99
     );
-    println!(
-        "  sandbox / native: {:.2}",
-        sandbox.p50.as_secs_f64() / native.p50.as_secs_f64()
-    );
+    let ratio = sandbox.p50.as_secs_f64() / native.p50.as_secs_f64();
+    println!("  sandbox / native: {ratio:.2}");
 
     let with_result_cache = Host::new(HostConfig::default())?.load(&bytes, Origin::BuiltIn)?;
     workload.generate(&with_result_cache)?;
@@ -112,7 +117,32 @@ fn main() -> anyhow::Result<()> {
         "llsd render from a warm cache, end to end: p50 {:.1?}  p99 {:.1?}",
         whole.p50, whole.p99
     );
+    let measurements = [
+        Measurement::of_one(
+            "generation of samples/full.yaml in the sandbox, p99, ms",
+            Some(Goal::AtMost(1.0)),
+            milliseconds(sandbox.p99),
+        ),
+        Measurement::of_one(
+            "the same beside native code, ratio of p50",
+            Some(Goal::AtMost(1.2)),
+            ratio,
+        ),
+        Measurement::of_one(
+            "adapter ready from the compile cache, p99, ms",
+            Some(Goal::AtMost(3.0)),
+            milliseconds(ready.p99),
+        ),
+    ];
+    println!("\n{}", measurement::table(&measurements));
+    if let Some(folder) = output {
+        measurement::write(&folder, "generation", &measurements)?;
+    }
     Ok(())
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 /// The full example of the specification, on the built-in base configuration.

@@ -28,13 +28,19 @@ pub const DEADLINE: Duration = Duration::from_secs(1200);
 pub struct Operator(Child);
 
 impl Operator {
-    /// Starts an operator with options.
-    pub fn start(testbed: &Testbed, llsd: &Path, options: &[&str]) -> anyhow::Result<Self> {
+    /// Starts an operator with options. `cache` is its cache of compiled plugins.
+    pub fn start(
+        testbed: &Testbed,
+        llsd: &Path,
+        cache: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
         let kubeconfig = testbed.add_user(USER, Some("system:masters"))?;
         let child = Command::new(llsd)
             .arg("operator")
             .args(options)
             .env("KUBECONFIG", kubeconfig)
+            .env("XDG_CACHE_HOME", cache)
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .spawn()

@@ -1,4 +1,4 @@
-//! Installs packages of the distribution that a real node, PostgreSQL and a real browser need.
+//! Installs packages of the distribution that a real node and a real browser need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

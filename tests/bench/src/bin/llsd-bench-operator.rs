@@ -23,6 +23,7 @@ use llsd_bench::{
 };
 use llsd_testbed::{Namespace, Release, Testbed};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// The number of concurrent create requests.
 const CONCURRENCY: usize = 16;
@@ -56,14 +57,17 @@ struct Bench<'a> {
     client: Client,
     namespace: Namespace,
     operator: Operator,
+    /// The compile cache.
+    _cache: TempDir,
 }
 
-/// Fills the compile cache, so that compilation is not measured.
-fn compile_plugins(llsd: &Path) -> anyhow::Result<()> {
+/// Fills a compile cache, so that compilation is not measured.
+fn compile_plugins(llsd: &Path, cache: &Path) -> anyhow::Result<()> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/minimal.yaml");
     let rendered = Command::new(llsd)
         .args(["render", "-f"])
         .arg(sample)
+        .env("XDG_CACHE_HOME", cache)
         .stdout(Stdio::null())
         .status()?;
     ensure!(rendered.success(), "{} render failed", llsd.display());
@@ -74,14 +78,16 @@ impl<'a> Bench<'a> {
     async fn new(testbed: &'a Testbed, arguments: &Arguments) -> anyhow::Result<Self> {
         let namespace = testbed.namespace("bench").await?;
         let client = testbed.client("admin").await?;
-        compile_plugins(&arguments.llsd)?;
+        let cache = tempfile::tempdir()?;
+        compile_plugins(&arguments.llsd, cache.path())?;
         let options = ["--dev", "--operator-namespace", namespace.name()];
-        let operator = Operator::start(testbed, &arguments.llsd, &options)?;
+        let operator = Operator::start(testbed, &arguments.llsd, cache.path(), &options)?;
         let bench = Self {
             testbed,
             client,
             namespace,
             operator,
+            _cache: cache,
         };
         settle(testbed).await?;
         Ok(bench)

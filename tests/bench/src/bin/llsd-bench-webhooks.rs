@@ -3,7 +3,7 @@
 //! Starts the operator as a separate process on a real control plane, and calls its webhooks as the API
 //! server does: over TLS, on persistent connections. Every resource is different, so that the result cache
 //! is not hit. Admission is measured before and after the Secrets and ConfigMaps that the resource refers
-//! to exist. Prints figures and sets no limits.
+//! to exist, one at a time and several at a time. Prints figures and sets no limits.
 
 #![allow(clippy::print_stdout, reason = "the output of a command")]
 
@@ -12,11 +12,14 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use clap::Parser;
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, ObjectMeta, PostParams};
 use llsd_api::conversion::{Version, convert};
 use llsd_api::{CONVERSION_PATH, VALIDATION_PATH, WEBHOOK_NAME};
+use llsd_bench::{Goal, Measurement, measurement};
 use llsd_testbed::{Namespace, Release, Testbed, eventually};
 use reqwest::{Certificate, Client};
 use serde_json::{Value, json};
@@ -24,6 +27,8 @@ use tokio::process::Command;
 
 /// The number of measured requests of each kind. A tenth of it runs before, to warm up.
 const RUNS: usize = 2_000;
+/// The number of concurrent admissions.
+const CONCURRENCY: usize = 8;
 /// The number of measured lists.
 const LISTS: usize = 50;
 /// The number of resources in a list.
@@ -37,10 +42,18 @@ const REFERENCED: usize = SECRETS.len() + 1;
 /// Longer than an operator takes to start.
 const DEADLINE: Duration = Duration::from_secs(120);
 
+#[derive(Parser)]
+struct Arguments {
+    /// Path of the `llsd` binary
+    llsd: PathBuf,
+    /// Folder for webhooks.json
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let llsd = std::env::args().nth(1).map(PathBuf::from);
-    let llsd = llsd.context("usage: llsd-bench-webhooks LLSD")?;
+    let Arguments { llsd, output } = Arguments::parse();
     let testbed = Testbed::start(Release::Newest).await?;
     let namespace = testbed.namespace("bench").await?;
     let _operator = Command::new(&llsd)
@@ -65,17 +78,18 @@ async fn main() -> anyhow::Result<()> {
             let review = conversion(&[sample.resource(number, from)?], to);
             times.push(webhooks.convert(&review, 1).await?);
         }
-        print(title, times.split_off(RUNS / 10));
+        print(title, &sorted(times.split_off(RUNS / 10)));
     }
     print(
         "admission, all missing",
-        admissions(&webhooks, &sample, 0, REFERENCED).await?,
+        &admissions(&webhooks, &sample, 0, REFERENCED).await?,
     );
     create_referenced(&testbed, &namespace).await?;
-    print(
-        "admission",
-        admissions(&webhooks, &sample, RUNS * 2, 0).await?,
-    );
+    let times = admissions(&webhooks, &sample, RUNS * 2, 0).await?;
+    let p99 = percentile(&times, 99);
+    print("admission", &times);
+    let rate = admission_rate(&webhooks, &sample, RUNS * 4).await?;
+    println!("{CONCURRENCY} admissions at a time: {rate:.0} in a second");
 
     println!("lists of {LIST} resources, {LISTS} of them");
     let mut times = Vec::new();
@@ -86,7 +100,23 @@ async fn main() -> anyhow::Result<()> {
         let review = conversion(&resources, Version::V1Alpha1);
         times.push(webhooks.convert(&review, LIST).await?);
     }
-    print("v1alpha2 as v1alpha1", times);
+    print("v1alpha2 as v1alpha1", &sorted(times));
+    let measurements = [
+        Measurement::of_one(
+            "admissions in a second, 8 at a time",
+            Some(Goal::AtLeast(1000.0)),
+            rate,
+        ),
+        Measurement::of_one(
+            "admission, p99, ms",
+            Some(Goal::AtMost(5.0)),
+            p99.as_secs_f64() * 1000.0,
+        ),
+    ];
+    println!("\n{}", measurement::table(&measurements));
+    if let Some(folder) = output {
+        measurement::write(&folder, "webhooks", &measurements)?;
+    }
     Ok(())
 }
 
@@ -102,7 +132,20 @@ async fn admissions(
     for number in first..first + RUNS + RUNS / 10 {
         times.push(webhooks.admit(&sample.creation(number)?, missing).await?);
     }
-    Ok(times.split_off(RUNS / 10))
+    Ok(sorted(times.split_off(RUNS / 10)))
+}
+
+/// The number of admissions in a second, of resources numbered from `first`, several at a time.
+async fn admission_rate(webhooks: &Webhooks, sample: &Sample, first: usize) -> anyhow::Result<f64> {
+    let creations = (first..first + RUNS).map(|number| sample.creation(number));
+    let creations = creations.collect::<anyhow::Result<Vec<_>>>()?;
+    let started = Instant::now();
+    let reviews = creations.iter().map(|creation| webhooks.admit(creation, 0));
+    let mut reviews = futures::stream::iter(reviews).buffer_unordered(CONCURRENCY);
+    while reviews.try_next().await?.is_some() {}
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
+    let reviewed = RUNS as f64;
+    Ok(reviewed / started.elapsed().as_secs_f64())
 }
 
 /// Creates the objects that the sample refers to.
@@ -238,13 +281,21 @@ fn conversion(resources: &[Value], to: Version) -> Value {
     })
 }
 
-fn print(title: &str, mut times: Vec<Duration>) {
+/// The times are sorted.
+fn percentile(times: &[Duration], percent: usize) -> Duration {
+    times[(times.len() - 1) * percent / 100]
+}
+
+fn sorted(mut times: Vec<Duration>) -> Vec<Duration> {
     times.sort();
-    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    times
+}
+
+fn print(title: &str, times: &[Duration]) {
     println!(
         "  {title:<22} p50 {:>8.2?}  p99 {:>8.2?}  worst {:>8.2?}",
-        at(50),
-        at(99),
-        at(100)
+        percentile(times, 50),
+        percentile(times, 99),
+        percentile(times, 100)
     );
 }
