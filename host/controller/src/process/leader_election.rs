@@ -26,7 +26,7 @@ const DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two renewals.
 const RENEW_PERIOD: Duration = Duration::from_secs(5);
-/// Time between two looks at the Lease of another replica, and after a failure.
+/// Time between two looks at the Lease of another replica, unless it expires sooner, and after a failure.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 /// A replica that takes part in leader election.
@@ -89,11 +89,14 @@ impl LeaderElection {
     }
 }
 
-/// The newest version of the Lease, and when it was first seen, by the local monotonic clock.
+/// The newest version of the Lease, by the local monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Observation {
     version: Option<String>,
+    /// When it was first seen.
     at: Instant,
+    /// When it can be taken over from another replica, unless it changes before.
+    expires: Instant,
 }
 
 /// What to do with the Lease.
@@ -139,7 +142,7 @@ impl Candidate {
             let pause = if is_held == Some(true) {
                 RENEW_PERIOD
             } else {
-                RETRY_PERIOD
+                retry_period(self.observed.as_ref(), Instant::now())
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -252,16 +255,26 @@ fn next_step(
         Some(known) if known.version == *version => known.at,
         _ => now,
     };
+    let expires = at + promised(lease);
     *observed = Some(Observation {
         version: version.clone(),
         at,
+        expires,
     });
     match holder(lease) {
         Some(holder) if holder == identity => Step::Renew,
         None => Step::TakeOver,
-        Some(_) if now.duration_since(at) >= promised(lease) => Step::TakeOver,
+        Some(_) if now >= expires => Step::TakeOver,
         Some(_) => Step::Wait,
     }
+}
+
+/// The time until the next look at the Lease: when it expires, if that is soon.
+fn retry_period(observed: Option<&Observation>, now: Instant) -> Duration {
+    let left = observed.map(|one| one.expires.saturating_duration_since(now));
+    // It has expired before if the last attempt failed.
+    let left = left.filter(|left| !left.is_zero());
+    left.map_or(RETRY_PERIOD, |left| left.min(RETRY_PERIOD))
 }
 
 fn holder(lease: &Lease) -> Option<&str> {
@@ -310,6 +323,19 @@ mod tests {
             assert_eq!(look("2", 30), Step::Wait);
             assert_eq!(look("2", 31), Step::TakeOver);
         }
+    }
+
+    #[test]
+    fn the_last_look_at_a_lease_is_when_it_expires() {
+        let start = Instant::now();
+        let mut observed = None;
+        let lease = lease(Some("other"), "1", "1970-01-01T00:00:00.000000Z");
+        next_step(Some(&lease), "me", &mut observed, start);
+        let period = |after| retry_period(observed.as_ref(), start + Duration::from_millis(after));
+        assert_eq!(period(5_000), RETRY_PERIOD);
+        assert_eq!(period(14_500), Duration::from_millis(500));
+        assert_eq!(period(15_000), RETRY_PERIOD, "the attempt failed");
+        assert_eq!(retry_period(None, start), RETRY_PERIOD);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const MEMORY: Duration = Duration::from_millis(500);
 /// The most time between the starts of two writes.
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 /// The gap is this many times as long as a write takes.
-const SHARE: u32 = 3;
+const SHARE: u32 = 4;
 /// The weight of earlier writes in the average, for each new one.
 const WEIGHT: u32 = 15;
 /// How long the changes of one namespace slow writes without a pause: enough to create ten thousand resources.
