@@ -55,6 +55,11 @@ impl ResourceStore {
         self.store.state()
     }
 
+    /// The number of resources that were delivered so far.
+    pub(crate) fn len(&self) -> usize {
+        self.store.len()
+    }
+
     /// The bytes of all resources.
     pub(crate) fn bytes(&self) -> usize {
         self.all().iter().map(|resource| resource.bytes()).sum()

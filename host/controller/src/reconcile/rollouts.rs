@@ -165,6 +165,16 @@ impl Rollouts {
         progress::of(marks, waiting)
     }
 
+    /// The number of resources that were reconciled since the operator started.
+    fn seen(&self) -> usize {
+        self.state.lock().seen.len()
+    }
+
+    /// Whether no resource waits for an update.
+    fn is_idle(&self) -> bool {
+        self.state.lock().waiting.is_empty()
+    }
+
     /// Whether all of these resources were reconciled since the operator started.
     fn has_seen(&self, resources: &BTreeSet<Resource>) -> bool {
         resources.is_subset(&self.state.lock().seen)

@@ -39,16 +39,20 @@ pub(crate) async fn coordinate(
         ctx.rollouts.changed.notified().await;
         // At the start, every resource is a change.
         tokio::time::sleep(DEBOUNCE).await;
-        let settings = ctx.settings.get().await;
+        let mut marks = ctx.revisions.marks();
+        let is_complete = ctx.rollouts.seen() >= store.len();
+        // At the start, thousands of resources are reconciled for minutes.
+        if !is_complete && marks.is_empty() && ctx.rollouts.is_idle() {
+            continue;
+        }
         let resources = store.all();
         let resources: BTreeSet<Resource> = resources
             .iter()
             .map(|one| (one.namespace().unwrap_or_default(), one.name_any()))
             .collect();
-        let mut marks = ctx.revisions.marks();
         // The garbage collector deletes the revisions of a deleted resource later.
         marks.retain(|resource, _| resources.contains(resource));
-        let max_concurrent = settings.rollouts().max_concurrent;
+        let max_concurrent = ctx.settings.get().await.rollouts().max_concurrent;
         for (namespace, name) in ctx.rollouts.grant(&marks, max_concurrent) {
             ctx.trigger.request(&namespace, &name);
         }
