@@ -2,6 +2,7 @@
 
 pub mod measurement;
 mod operator;
+pub mod plot;
 
 pub use measurement::{Goal, Measurement};
 pub use operator::{

@@ -22,7 +22,8 @@ use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
 use llsd_bench::{
-    DEADLINE, Operator, QUIET, by_verb, cpu_seconds, measurement, requests, settle, until_count,
+    DEADLINE, Operator, QUIET, by_verb, cpu_seconds, measurement, plot, requests, settle,
+    until_count,
 };
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed};
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ struct Arguments {
     /// Instead, change the resources at random for this many minutes
     #[arg(long, value_name = "MINUTES")]
     soak: Option<u64>,
-    /// Folder for fleet.json and fleet.svg
+    /// Folder for fleet.json and plot.svg
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -89,7 +90,7 @@ async fn main() -> anyhow::Result<()> {
     println!("{}", measurement::table(&measurements));
     if let Some(folder) = &arguments.output {
         measurement::write(folder, "fleet", &measurements)?;
-        std::fs::write(folder.join("fleet.svg"), table.plot()?)?;
+        plot::write(folder, &measurements)?;
     }
     Ok(())
 }

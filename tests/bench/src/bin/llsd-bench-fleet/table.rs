@@ -1,10 +1,8 @@
-//! The figures of a run, and a plot of the cost against the number of resources.
+//! The figures of a run.
 
 use std::collections::BTreeMap;
 
-use anyhow::anyhow;
 use llsd_bench::{Goal, Measurement};
-use plotters::prelude::*;
 
 /// A figure that is measured for each number of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +88,7 @@ impl Figure {
             Self::ShadowSeconds => ("comparison of a new adapter, CPU s", Some(10.0)),
             Self::ListSeconds => ("first list in the older version, s", Some(2.0)),
             Self::ListAgainSeconds => ("the same list again, s", Some(2.0)),
-            Self::ListPeak => ("peak memory of the operator, MiB", None),
+            Self::ListPeak => ("peak memory of the operator that converts it, MiB", None),
             Self::DeployedSeconds => ("until all Deployments exist, s", None),
             Self::ReportedSeconds => ("until all statuses are written, s", None),
         }
@@ -130,58 +128,6 @@ impl Table {
         });
         measurements.collect()
     }
-
-    /// The CPU time for each new resource, against their number, as SVG.
-    pub(crate) fn plot(&self) -> anyhow::Result<String> {
-        let mut svg = String::new();
-        self.draw(&mut svg)
-            .map_err(|error| anyhow!("failed to draw the plot: {error}"))?;
-        Ok(svg)
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "at most some ten thousand")]
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let of = |figure: Figure| {
-            let all = self.0.iter();
-            all.filter_map(move |(resources, (now, _))| {
-                Some((*resources as f64, *now.get(&figure)?))
-            })
-        };
-        let lines = [
-            ("operator CPU, ms", Figure::OperatorCpuEach, BLUE),
-            ("API server CPU, ms", Figure::ApiServerCpuEach, RED),
-        ];
-        let highest = lines.iter().flat_map(|(_, figure, _)| of(*figure));
-        let highest = highest.map(|(_, value)| value).fold(1.0, f64::max);
-        let first = self.0.keys().next().copied().unwrap_or(1) as f64;
-        let last = self.0.keys().last().copied().unwrap_or(10) as f64;
-        let root = SVGBackend::with_string(svg, (640, 360)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption("Cost of each new resource", ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(36)
-            .y_label_area_size(48)
-            .build_cartesian_2d((first..last).log_scale(), 0.0..highest * 1.1)?;
-        chart
-            .configure_mesh()
-            .x_desc("resources")
-            .y_desc("milliseconds")
-            .draw()?;
-        for (name, figure, colour) in lines {
-            chart
-                .draw_series(LineSeries::new(of(figure), colour).point_size(3))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
-        }
-        chart
-            .configure_series_labels()
-            .background_style(WHITE)
-            .border_style(BLACK)
-            .draw()?;
-        root.present()?;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -208,6 +154,5 @@ mod tests {
             memory.previous,
             BTreeMap::from([(100, 80.0), (10_000, 80.0)])
         );
-        assert!(table.plot().unwrap().contains("<svg"));
     }
 }
