@@ -244,7 +244,7 @@ enum Plugins {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Run all of them for half an hour, and print one table
+    /// Run all of them, for about 20 minutes, and print one table
     All {
         /// Options of the benchmark with many resources, as for `fleet`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -242,8 +242,8 @@ impl<'a> Fleet<'a> {
         figures.insert(Figure::RestartCalls, scraper.guest_calls().await?);
         let read = version.requests().await? - read;
         figures.insert(Figure::RestartReads, count(read));
-        // Last: the API server now caches the older version, and would list it again and again while nobody
-        // serves the conversion webhook.
+        // Last: the API server converts every resource for its cache of the older version, one after the other,
+        // and starts again if nobody serves the conversion webhook meanwhile.
         self.list_in_older_version(&restarted, figures).await?;
         restarted.stop()
     }
