@@ -10,6 +10,7 @@ mod shadow;
 mod soak;
 mod table;
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use llsd_bench::{
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 use scraper::Scraper;
 use shadow::NewVersion;
@@ -112,6 +114,10 @@ struct Fleet<'a> {
     cache: TempDir,
     client: Client,
     namespace: Namespace,
+    /// Without resources.
+    empty: Namespace,
+    /// Where an operator serves the webhooks.
+    webhooks: SocketAddr,
     size: usize,
     rest: Duration,
 }
@@ -137,6 +143,8 @@ impl<'a> Fleet<'a> {
             cache: tempfile::tempdir()?,
             client: testbed.client("admin").await?,
             namespace: testbed.namespace("fleet").await?,
+            empty: testbed.namespace("empty").await?,
+            webhooks: any_port()?,
             size,
             rest: Duration::from_secs(arguments.rest),
         })
@@ -145,7 +153,7 @@ impl<'a> Fleet<'a> {
     async fn measure(&self) -> anyhow::Result<Figures> {
         let mut figures = Figures::new();
         // Installs the definitions, and compiles the plugins.
-        let first = self.start("first", true, &[])?;
+        let first = self.start("first", Some(self.webhooks), &[])?;
         self.installed().await?;
         figures.insert(Figure::FirstStartPeak, first.memory()?.peak);
         first.stop()?;
@@ -158,7 +166,7 @@ impl<'a> Fleet<'a> {
 
         let address = scraper.address();
         let options = [&version.options()[..], &["--metrics", &address]].concat();
-        let leader = self.start("a", true, &options)?;
+        let leader = self.start("a", Some(self.webhooks), &options)?;
         self.reconcile_all(&leader, &start, alone, &mut figures)
             .await?;
         let all = self.size + 2 * AUTHORED;
@@ -173,15 +181,22 @@ impl<'a> Fleet<'a> {
         let compared = version.compare(&self.client, &leader, all).await?;
         figures.insert(Figure::ShadowSeconds, compared);
         settle(self.testbed).await?;
-        self.fail_over(leader, &version, &mut figures).await?;
+        let webhooks = self.fail_over(leader, &version, &mut figures).await?;
         self.restart(&version, &scraper, &mut figures).await?;
+        webhooks.stop()?;
+        // Last: with another address of the webhooks, the API server fills its cache of the older version again,
+        // for which it converts every resource, one after the other.
+        let last = self.start("last", Some(any_port()?), &version.options())?;
+        settle(self.testbed).await?;
+        self.list(&last, &mut figures).await?;
+        last.stop()?;
         Ok(figures)
     }
 
     /// What a start costs without a resource.
     async fn start_cost(&self, version: &NewVersion) -> anyhow::Result<StartCost> {
         let (mark, api_server) = (self.testbed.audit().mark()?, self.api_server_cpu()?);
-        let operator = self.start("empty", true, &version.options())?;
+        let operator = self.start("empty", Some(self.webhooks), &version.options())?;
         self.first_request(mark, |_| true).await?;
         settle(self.testbed).await?;
         let cost = StartCost {
@@ -193,22 +208,22 @@ impl<'a> Fleet<'a> {
         Ok(cost)
     }
 
-    /// Stops the leader, and kills the next one.
+    /// Stops the leader, and kills the next one. Returns the process that serves the webhooks.
     async fn fail_over(
         &self,
         leader: Operator,
         version: &NewVersion,
         figures: &mut Figures,
-    ) -> anyhow::Result<()> {
-        let standby = self.start("b", false, &version.options())?;
+    ) -> anyhow::Result<Operator> {
+        let standby = self.start("b", None, &version.options())?;
         tokio::time::sleep(QUIET).await;
         settle(self.testbed).await?;
         figures.insert(Figure::StandbyMemory, standby.memory()?.now);
         let stopped = Instant::now();
-        leader.signal("TERM")?;
+        leader.stop()?;
+        let webhooks = self.serve_webhooks().await?;
         figures.insert(Figure::FailOverStopped, self.next_write(stopped, 1).await?);
-        drop(leader);
-        let third = self.start("c", true, &version.options())?;
+        let third = self.start("c", None, &version.options())?;
         tokio::time::sleep(QUIET).await;
         settle(self.testbed).await?;
         let killed = Instant::now();
@@ -216,7 +231,8 @@ impl<'a> Fleet<'a> {
         figures.insert(Figure::FailOverKilled, self.next_write(killed, 2).await?);
         drop(standby);
         settle(self.testbed).await?;
-        third.stop()
+        third.stop()?;
+        Ok(webhooks)
     }
 
     /// Starts an operator while nothing has changed.
@@ -230,7 +246,7 @@ impl<'a> Fleet<'a> {
         let (mark, started) = (self.testbed.audit().mark()?, Instant::now());
         let address = scraper.address();
         let options = [&version.options()[..], &["--metrics", &address]].concat();
-        let restarted = self.start("d", true, &options)?;
+        let restarted = self.start("d", None, &options)?;
         // The first request comes when it is the leader.
         self.first_request(mark, |_| true).await?;
         settle(self.testbed).await?;
@@ -242,22 +258,37 @@ impl<'a> Fleet<'a> {
         figures.insert(Figure::RestartCalls, scraper.guest_calls().await?);
         let read = version.requests().await? - read;
         figures.insert(Figure::RestartReads, count(read));
-        // Last: the API server converts every resource for its cache of the older version, one after the other,
-        // and starts again if nobody serves the conversion webhook meanwhile.
-        self.list_in_older_version(&restarted, figures).await?;
         restarted.stop()
+    }
+
+    /// Starts a process that serves the webhooks and has no resources to reconcile. In a cluster, a replica that
+    /// stops leaves another one that serves them, and the API server converts nothing again.
+    async fn serve_webhooks(&self) -> anyhow::Result<Operator> {
+        let (address, empty) = (self.webhooks.to_string(), self.empty.name());
+        let namespace = ["--operator-namespace", self.namespace.name()];
+        let only = ["--namespace", empty, "--poll-servers", "0", "--drain", "0"];
+        let webhooks = ["--dev", "--webhook-listen", &address];
+        let options = [&namespace, &only[..], &webhooks].concat();
+        let webhooks = Operator::start(self.testbed, self.llsd, self.cache.path(), &options)?;
+        let started = Instant::now();
+        while TcpStream::connect(self.webhooks).await.is_err() {
+            ensure!(started.elapsed() < DEADLINE, "the webhooks are not served");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(webhooks)
     }
 
     /// Starts an operator. Only one can serve webhooks, because all are on this machine.
     fn start(
         &self,
         identity: &str,
-        serves_webhooks: bool,
+        webhooks: Option<SocketAddr>,
         more: &[&str],
     ) -> anyhow::Result<Operator> {
-        let webhooks = match serves_webhooks {
-            true => "--dev",
-            false => "--no-webhooks",
+        let address = webhooks.map(|address| address.to_string());
+        let webhooks = match &address {
+            Some(address) => &["--dev", "--webhook-listen", address][..],
+            None => &["--no-webhooks"],
         };
         let namespace = ["--operator-namespace", self.namespace.name()];
         let options = [
@@ -268,7 +299,7 @@ impl<'a> Fleet<'a> {
             "--drain",
             "0",
         ];
-        let options = [&namespace, &options[..], &[webhooks], more].concat();
+        let options = [&namespace, &options[..], webhooks, more].concat();
         Operator::start(self.testbed, self.llsd, self.cache.path(), &options)
     }
 
@@ -389,23 +420,28 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    async fn list_in_older_version(
-        &self,
-        leader: &Operator,
-        figures: &mut Figures,
-    ) -> anyhow::Result<()> {
-        let kind = GroupVersionKind::gvk("llamastack.io", "v1alpha1", "LlamaStackDistribution");
-        let kind = ApiResource::from_gvk(&kind);
-        let namespace = self.namespace.name();
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
-        // Then the API server answers from its cache.
-        for figure in [Figure::ListSeconds, Figure::ListAgainSeconds] {
+    /// Lists all resources: twice in the older version, and in the one that is stored.
+    async fn list(&self, leader: &Operator, figures: &mut Figures) -> anyhow::Result<()> {
+        let lists = [
+            (Figure::ListSeconds, "v1alpha1"),
+            // The API server answers from its cache.
+            (Figure::ListAgainSeconds, "v1alpha1"),
+            (Figure::ListStoredSeconds, "v1alpha2"),
+        ];
+        for (figure, version) in lists {
             let started = Instant::now();
-            list(&api).await?;
+            list(&self.resources(version)).await?;
             figures.insert(figure, started.elapsed().as_secs_f64());
         }
         figures.insert(Figure::ListPeak, leader.memory()?.peak);
         Ok(())
+    }
+
+    /// All resources in a version.
+    fn resources(&self, version: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("llamastack.io", version, "LlamaStackDistribution");
+        let kind = ApiResource::from_gvk(&kind);
+        Api::namespaced_with(self.client.clone(), self.namespace.name(), &kind)
     }
 
     /// The seconds after `since` until an operator has written a change of the first resource.
@@ -467,6 +503,11 @@ fn is_write_of_resource(request: &AuditedRequest) -> bool {
         "secrets",
     ];
     !reads.contains(&request.verb.as_str()) && !own.contains(&request.resource.as_str())
+}
+
+/// A free port on the loopback address.
+fn any_port() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
 /// Lists all objects in pages.

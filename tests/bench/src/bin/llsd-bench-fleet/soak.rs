@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Changes the resources of a fleet at random, and returns the result as text.
 pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<String> {
-    let mut operator = fleet.start("soak-0", true, &[])?;
+    let mut operator = fleet.start("soak-0", Some(fleet.webhooks), &[])?;
     fleet.installed().await?;
     fleet.create(fleet.size).await?;
     fleet.wait_for_deployments(fleet.size).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn soak(fleet: &Fleet<'_>, length: Duration) -> anyhow::Result<
             println!("minute {minutes}: {changes} changes, {touches} touches, {memory:.0} MiB");
             operator.stop()?;
             restarts += 1;
-            operator = fleet.start(&format!("soak-{restarts}"), true, &[])?;
+            operator = fleet.start(&format!("soak-{restarts}"), Some(fleet.webhooks), &[])?;
             restarted = Instant::now();
         }
         tokio::time::sleep(PAUSE).await;

@@ -28,13 +28,14 @@ pub(crate) enum Figure {
     ShadowSeconds,
     ListSeconds,
     ListAgainSeconds,
+    ListStoredSeconds,
     ListPeak,
     DeployedSeconds,
     ReportedSeconds,
 }
 
 impl Figure {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 25] = [
         Self::FirstStartPeak,
         Self::LeaderMemory,
         Self::StandbyMemory,
@@ -56,6 +57,7 @@ impl Figure {
         Self::ShadowSeconds,
         Self::ListSeconds,
         Self::ListAgainSeconds,
+        Self::ListStoredSeconds,
         Self::ListPeak,
         Self::DeployedSeconds,
         Self::ReportedSeconds,
@@ -88,6 +90,7 @@ impl Figure {
             Self::ShadowSeconds => ("comparison of a new adapter, CPU s", Some(10.0)),
             Self::ListSeconds => ("first list in the older version, s", Some(2.0)),
             Self::ListAgainSeconds => ("the same list again, s", Some(2.0)),
+            Self::ListStoredSeconds => ("a list in the stored version, s", None),
             Self::ListPeak => ("peak memory of the operator that converts it, MiB", None),
             Self::DeployedSeconds => ("until all Deployments exist, s", None),
             Self::ReportedSeconds => ("until all statuses are written, s", None),
