@@ -1,9 +1,12 @@
 //! Stores machine code between runs.
 //!
-//! Modified machine code could do anything, so each entry has a MAC over its name and its bytes. The
-//! MAC is verified after the bytes were read into memory. Any other file in the directory (partial,
-//! modified, copied from elsewhere, written by another version) is a cache miss and is replaced. All
-//! access uses one directory handle, so no path can lead out of the directory.
+//! Modified machine code could do anything, so each entry contains its name and has a MAC. The MAC is
+//! verified after the bytes were read into memory. Any other file in the directory (partial, modified,
+//! renamed, copied from elsewhere, written by another version) is a cache miss and is replaced. All access
+//! uses one directory handle, so no path can lead out of the directory.
+//!
+//! The MAC is that of AES-256-GCM without a plaintext. Megabytes stand between a start and a ready plugin,
+//! and processors compute it much faster than an HMAC.
 
 mod directory;
 
@@ -13,20 +16,21 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use data_encoding::HEXLOWER;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use llsd_adapter_sdk::documents::Description;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{self, SHA256};
+use ring::error::Unspecified;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 
 use crate::inspect::World;
 use directory::KEY_BYTES;
 
-/// Changes when the load rules do, so that cached components are checked again.
-const RULES_VERSION: &str = "llsd plugin load rules 1";
+/// Changes when the load rules or the format of entries do, so that cached components are checked again.
+const RULES_VERSION: &str = "llsd plugin load rules 2";
 
 /// Size of a MAC in bytes.
-const MAC_BYTES: usize = 32;
+const MAC_BYTES: usize = 16;
 
 /// Suffix of an entry's file name.
 const SUFFIX: &str = ".code";
@@ -79,9 +83,11 @@ pub(crate) struct Entry {
     pub(crate) code: Vec<u8>,
 }
 
-/// Follows the machine code in a file. After it come its length and the MAC.
+/// Follows the machine code in a file. After it come its length, the nonce and the MAC.
 #[derive(Serialize, Deserialize)]
 struct Trailer {
+    /// Of the file, so that entries cannot be swapped.
+    name: String,
     is_schema_adapter: bool,
     description: Description,
 }
@@ -108,8 +114,9 @@ impl CompileCache {
         let mut bytes = Vec::new();
         let file = self.directory.open(&name).ok()?;
         file.take(CAPACITY).read_to_end(&mut bytes).ok()?;
-        let (body, tag) = bytes.split_last_chunk::<MAC_BYTES>()?;
-        if self.mac(&name, body).verify_slice(tag).is_err() {
+        let (rest, mac) = bytes.split_last_chunk::<MAC_BYTES>()?;
+        let (body, nonce) = rest.split_last_chunk::<NONCE_LEN>()?;
+        if self.verify(body, *nonce, *mac).is_err() {
             tracing::warn!(
                 entry = name,
                 "invalid MAC on an entry of the compile cache; compiling the component again"
@@ -120,10 +127,20 @@ impl CompileCache {
         let end = body
             .len()
             .checked_sub(u32::from_le_bytes(*length) as usize)?;
+        let trailer: Trailer = serde_json::from_slice(&body[end..]).ok()?;
+        if trailer.name != name {
+            tracing::warn!(
+                entry = name,
+                was = trailer.name,
+                "an entry of the compile cache was renamed; compiling the component again"
+            );
+            return None;
+        }
         let Trailer {
             is_schema_adapter,
             description,
-        } = serde_json::from_slice(&body[end..]).ok()?;
+            ..
+        } = trailer;
         let world = match is_schema_adapter {
             true => World::SchemaAdapter,
             false => World::ProviderPack,
@@ -146,14 +163,18 @@ impl CompileCache {
             code: mut body,
         } = entry;
         let trailer = serde_json::to_vec(&Trailer {
+            name: name.clone(),
             is_schema_adapter: world == World::SchemaAdapter,
             description,
         })?;
         let length = u32::try_from(trailer.len()).map_err(io::Error::other)?;
         body.extend_from_slice(&trailer);
         body.extend_from_slice(&length.to_le_bytes());
-        let tag = self.mac(&name, &body).finalize().into_bytes();
-        let temporary = directory::write_temporary(&self.directory, &[&body, &tag])?;
+        let mut nonce = [0; NONCE_LEN];
+        getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+        let mac = self.mac(&body, nonce);
+        let mac = mac.map_err(|_| io::Error::other("failed to compute a MAC"))?;
+        let temporary = directory::write_temporary(&self.directory, &[&body, &nonce, &mac])?;
         let renamed = self.directory.rename(&temporary, &self.directory, &name);
         if renamed.is_err() {
             let _ = self.directory.remove_file(&temporary);
@@ -161,16 +182,29 @@ impl CompileCache {
         renamed.and_then(|()| self.evict())
     }
 
-    fn mac(&self, name: &str, body: &[u8]) -> Hmac<Sha256> {
-        // HMAC pads a key to a block with zeros. Padding it here makes the length infallible.
-        let mut block = [0; 64];
-        block[..KEY_BYTES].copy_from_slice(&self.key);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
-        // The name contains the component's digest, so that entries cannot be swapped.
-        mac.update(name.as_bytes());
-        mac.update(&[0]);
-        mac.update(body);
-        mac
+    /// The MAC of `body`. A nonce must not be used twice.
+    fn mac(&self, body: &[u8], nonce: [u8; NONCE_LEN]) -> Result<[u8; MAC_BYTES], Unspecified> {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let mac = self
+            .cipher()?
+            .seal_in_place_separate_tag(nonce, Aad::from(body), &mut [])?;
+        mac.as_ref().try_into().map_err(|_| Unspecified)
+    }
+
+    fn verify(
+        &self,
+        body: &[u8],
+        nonce: [u8; NONCE_LEN],
+        mut mac: [u8; MAC_BYTES],
+    ) -> Result<(), Unspecified> {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.cipher()?
+            .open_in_place(nonce, Aad::from(body), &mut mac)
+            .map(drop)
+    }
+
+    fn cipher(&self) -> Result<LessSafeKey, Unspecified> {
+        UnboundKey::new(&AES_256_GCM, &self.key).map(LessSafeKey::new)
     }
 
     /// The bytes of all entries that can be read.
@@ -216,16 +250,16 @@ impl CompileCache {
 
 /// The file name of a component's machine code for this engine.
 fn entry_name(engine: &Engine, digest: &str) -> String {
-    let mut hasher = StableHasher(Sha256::new());
+    let mut hasher = StableHasher(digest::Context::new(&SHA256));
     RULES_VERSION.hash(&mut hasher);
     // Covers wasmtime's version, the target and every setting that affects machine code.
     engine.precompile_compatibility_hash().hash(&mut hasher);
-    let engine = HEXLOWER.encode(&hasher.0.finalize()[..16]);
+    let engine = HEXLOWER.encode(&hasher.0.finish().as_ref()[..16]);
     format!("{}-{engine}{SUFFIX}", digest.trim_start_matches("sha256:"))
 }
 
 /// Feeds `Hash` into SHA-256, whose result is the same in every process.
-struct StableHasher(Sha256);
+struct StableHasher(digest::Context);
 
 impl Hasher for StableHasher {
     fn write(&mut self, bytes: &[u8]) {

@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::HEXLOWER;
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 
 /// A sha256 digest, printed as `sha256:<64 hex digits>`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub struct ParseDigestError(String);
 impl Digest {
     /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut hasher = Hasher::default();
+        let mut hasher = Hasher::new();
         hasher.update(bytes);
         hasher.finish()
     }
@@ -73,13 +73,19 @@ impl<'de> Deserialize<'de> for Digest {
 }
 
 /// Hashes and counts a stream of bytes.
-#[derive(Default)]
 pub(crate) struct Hasher {
-    sha: Sha256,
+    sha: Context,
     count: u64,
 }
 
 impl Hasher {
+    pub(crate) fn new() -> Self {
+        Self {
+            sha: Context::new(&SHA256),
+            count: 0,
+        }
+    }
+
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.sha.update(bytes);
         self.count += bytes.len() as u64;
@@ -91,7 +97,7 @@ impl Hasher {
     }
 
     pub(crate) fn finish(self) -> Digest {
-        Digest(HEXLOWER.encode(&self.sha.finalize()))
+        Digest(HEXLOWER.encode(self.sha.finish().as_ref()))
     }
 }
 

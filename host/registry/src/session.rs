@@ -166,7 +166,7 @@ impl Session {
             _ => Ok(BlobReader {
                 session: self,
                 response,
-                hasher: Some(Hasher::default()),
+                hasher: Some(Hasher::new()),
                 descriptor: descriptor.clone(),
                 at,
             }),

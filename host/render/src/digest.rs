@@ -1,7 +1,7 @@
 //! SHA-256 digests as strings.
 
 use data_encoding::HEXLOWER;
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 
 /// `sha256:…` of some bytes, in the format of OCI.
 pub fn of(bytes: impl AsRef<[u8]>) -> String {
@@ -18,7 +18,7 @@ pub fn label(text: &str) -> String {
 
 /// The hexadecimal digits of the digest, without the algorithm.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(bytes))
+    HEXLOWER.encode(digest(&SHA256, bytes).as_ref())
 }
 
 #[cfg(test)]

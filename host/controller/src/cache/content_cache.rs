@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use hmac::{Hmac, KeyInit, Mac};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
@@ -17,7 +16,8 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use llsd_api::labels;
 use llsd_render::objects::Kind;
 use parking_lot::Mutex;
-use sha2::{Digest, Sha256};
+use ring::digest::{self, SHA256};
+use ring::hmac::{self, HMAC_SHA256};
 use tokio::sync::OnceCell;
 
 use super::ClusterCache;
@@ -259,27 +259,26 @@ fn new_key() -> Result<Secret, ContentError> {
 
 /// What contents with the same texts have in common.
 fn identity<'a>(texts: impl IntoIterator<Item = &'a str>) -> Identity {
-    let mut digest = Sha256::new();
+    let mut digest = digest::Context::new(&SHA256);
     for text in texts {
-        digest.update(text.len().to_le_bytes());
-        digest.update(text);
+        digest.update(&text.len().to_le_bytes());
+        digest.update(text.as_bytes());
     }
-    digest.finalize().into()
+    let mut identity = Identity::default();
+    identity.copy_from_slice(digest.finish().as_ref());
+    identity
 }
 
 /// The HMAC of a value. `location` (namespace, Secret and key) is part of the hashed message, so
 /// that equal values in two Secrets have different hashes.
 fn hash(key: &[u8], location: &[&str], value: &[u8]) -> String {
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
-        // HMAC accepts keys of any length.
-        return String::new();
-    };
+    let mut mac = hmac::Context::with_key(&hmac::Key::new(HMAC_SHA256, key));
     for part in location {
         mac.update(part.as_bytes());
         mac.update(&[0]);
     }
     mac.update(value);
-    HEXLOWER.encode(&mac.finalize().into_bytes())
+    HEXLOWER.encode(mac.sign().as_ref())
 }
 
 #[cfg(test)]
