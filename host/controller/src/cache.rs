@@ -51,7 +51,7 @@ pub(crate) use pod_state::{failing_probe, pod_problem};
 pub(crate) use projection::mounted_config_maps;
 pub(crate) use reconcile_queue::{Priority, ReconcileQueue};
 pub(crate) use references::{References, Referent};
-pub(crate) use resource_store::{ResourceStore, ResourceWriter};
+pub(crate) use resource_store::{ResourceChange, ResourceStore, ResourceWriter};
 pub use scope::Scope;
 pub(crate) use status_cache::StatusCache;
 pub(crate) use trigger::{ReconcileTrigger, ResourceRef};

@@ -5,6 +5,7 @@
 
 mod assembly;
 mod resource_controller;
+mod resource_watch;
 mod resync;
 
 use std::future::Future;
@@ -12,8 +13,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt, Stream, StreamExt};
-use kube::{Client, ResourceExt};
+use futures::FutureExt;
+use kube::Client;
 use llsd_plugin::{Host, Plugin};
 use llsd_registry::Keyring;
 use tokio::sync::watch;
@@ -22,13 +23,12 @@ use tokio::task::JoinSet;
 use crate::cache::{ObjectLookup, Scope};
 use crate::images::{ImageLookup, Registries};
 use crate::process::{LeaderElection, Metrics, Migration, WritePace, discover, migrate_storage};
-use crate::reconcile::Context;
 use crate::reconcile::rollouts::coordinate;
 use crate::reconcile::tags::check_tags;
 use crate::servers::Polling;
 use crate::settings::Distributions;
 use assembly::{Assembly, assemble};
-use resource_controller::{ResourceEvents, reconcile_all, watch_resources};
+use resource_controller::{discard, reconcile_all};
 use resync::resync;
 
 /// The first and the longest delay between two attempts of the storage migration.
@@ -111,7 +111,7 @@ pub async fn run(
     let tag_interval = options.tag_interval;
     let Assembly {
         context,
-        resources: (store, writer),
+        store,
         mut triggered,
         is_leader,
         schema_plugins,
@@ -121,7 +121,6 @@ pub async fn run(
     let (draining, stopped) = (context.health.clone(), shutdown.clone());
     let _drain = JoinSet::from_iter([stopped.map(move |()| draining.drain())]);
 
-    let mut resources = watch_resources(&context, &scope, writer).boxed();
     let election = match identity {
         Some(identity) => {
             let election = LeaderElection::join(client.clone(), &namespace, &identity);
@@ -129,7 +128,6 @@ pub async fn run(
                 () = election.acquire() => {}
                 // A new leader reconciles every resource, so earlier triggers are not needed.
                 () = discard(&mut triggered) => {}
-                () = stand_by(&mut resources, &context) => {}
                 () = shutdown.clone() => {
                     election.release().await;
                     return Ok(());
@@ -156,7 +154,7 @@ pub async fn run(
     let stop_schema_plugins = shutdown.clone().map(|()| drop(schema_plugins));
     let reconciling = async {
         futures::join!(
-            reconcile_all(context, (store, resources), triggered, shutdown),
+            reconcile_all(context, store, triggered, shutdown),
             stop_schema_plugins,
         );
     };
@@ -174,24 +172,6 @@ pub async fn run(
         election.release().await;
     }
     Ok(())
-}
-
-/// Keeps the store of resources current while another replica is the leader, and never completes.
-async fn stand_by(resources: &mut ResourceEvents, context: &Context) {
-    while let Some(event) = resources.next().await {
-        if let Ok(resource) = event {
-            // The other replica may have handled it.
-            let uid = resource.uid().unwrap_or_default();
-            context.revisions.list_resource(uid);
-        }
-    }
-    std::future::pending().await
-}
-
-/// Discards all items, and never completes.
-async fn discard(stream: &mut (impl Stream + Unpin)) {
-    while stream.next().await.is_some() {}
-    std::future::pending().await
 }
 
 /// Migrates resources of llama-stack-k8s-operator to the storage version. Repeats it until it succeeds:

@@ -21,9 +21,11 @@ pub(crate) mod rollouts;
 pub(crate) mod tags;
 pub(crate) mod updates;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use llsd_api::{Distribution, check, labels};
@@ -65,7 +67,8 @@ pub(crate) async fn reconcile(
             if let Err(wait) = ctx.pace.take(&namespace, &name, Instant::now()) {
                 return Ok(Action::requeue(wait));
             }
-            ctx.queue.take(&namespace, &name, priority(&watched))
+            let priority = priority(&watched);
+            ctx.queue.take(&namespace, &name, priority).await
         }
     };
     let Some(_permit) = permit else {
@@ -75,8 +78,8 @@ pub(crate) async fn reconcile(
     let _running = ctx.in_progress.start(&namespace, &name);
     let started = Instant::now();
     let _guard = ctx.health.start(started);
-    // The controller has one future for each resource that waits for a permit, so that future is small.
-    let result = Box::pin(run_steps(&watched, &ctx)).await;
+    // On the heap, because the futures of thousands of resources are without a permit.
+    let result = Box::pin(without_panic(run_steps(&watched, &ctx))).await;
     let outcome = result.as_ref().map_or_else(Error::outcome, |_| "done");
     ctx.metrics.count_reconcile(outcome, started.elapsed());
     ctx.rollouts.see(&(namespace.clone(), name.clone()));
@@ -92,6 +95,12 @@ pub(crate) async fn reconcile(
         }
     }
     result
+}
+
+/// A panic ends the reconciliation of one resource, and not the operator.
+async fn without_panic<T>(steps: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let result = AssertUnwindSafe(steps).catch_unwind().await;
+    result.unwrap_or(Err(Error::Panicked))
 }
 
 /// A new or changed resource comes before those of its namespace that are checked again. After the report it
@@ -269,5 +278,21 @@ pub(crate) fn owner(cr: &Distribution) -> Owner {
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         pod_app: labels::pod_app(cr.annotations()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_that_is_tried_again() {
+        let steps = async {
+            tokio::task::yield_now().await;
+            std::panic::panic_any("a bug") as Result<(), Error>
+        };
+        let error = without_panic(steps).await.unwrap_err();
+        assert!(matches!(error, Error::Panicked));
+        assert!(!error.waits_for_change());
     }
 }

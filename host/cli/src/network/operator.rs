@@ -38,6 +38,11 @@ const DRAIN_SECONDS: u64 = 10;
 /// Default of `--check-tags`. Long, because a tag that moved changes nothing by itself.
 const TAG_SECONDS: u64 = 3600;
 
+/// Polls of tasks after which the runtime looks for answers of the network and for requests. One poll of a
+/// reconciliation takes up to some milliseconds, so with tokio's default of 61 each answer and each admission
+/// would be late while thousands of resources are checked.
+const EVENT_INTERVAL: u32 = 4;
+
 /// Arguments of `operator`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -115,6 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(llsd_blocking::THREADS)
+        .event_interval(EVENT_INTERVAL)
         .build()
         .context("failed to start the async runtime")?;
     runtime.block_on(async {

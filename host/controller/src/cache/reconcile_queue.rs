@@ -6,8 +6,7 @@
 //! that a namespace with many resources delays only itself.
 //!
 //! A resource that has to wait is remembered by its name, and triggered once there is a permit for it.
-//! A waiting task for each of ten thousand resources would take hundreds of megabytes, and the
-//! controller polls all of its tasks whenever one of them makes progress.
+//! A waiting task for each of ten thousand resources would take hundreds of megabytes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -82,12 +81,21 @@ impl ReconcileQueue {
     }
 
     /// A permit, if one is available. Otherwise the resource is triggered when it has one.
-    pub(crate) fn take(
+    ///
+    /// The controller spawns a task for each triggered resource. All of them get here before the first one goes
+    /// on with its permit, so that they wait in this queue, and not in that of tokio, which has no priorities.
+    pub(crate) async fn take(
         &self,
         namespace: &str,
         name: &str,
         priority: Priority,
     ) -> Option<Permit<'_>> {
+        let permit = self.try_take(namespace, name, priority)?;
+        tokio::task::yield_now().await;
+        Some(permit)
+    }
+
+    fn try_take(&self, namespace: &str, name: &str, priority: Priority) -> Option<Permit<'_>> {
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
@@ -232,10 +240,10 @@ mod tests {
     fn a_resource_with_high_priority_overtakes_waiting_resources_of_its_namespace() {
         let mut fixture = Fixture::new(1);
         let queue = &fixture.queue;
-        let first = queue.take("ns", "first", Priority::Normal);
+        let first = queue.try_take("ns", "first", Priority::Normal);
         assert!(first.is_some());
-        assert!(queue.take("ns", "normal", Priority::Normal).is_none());
-        assert!(queue.take("ns", "high", Priority::High).is_none());
+        assert!(queue.try_take("ns", "normal", Priority::Normal).is_none());
+        assert!(queue.try_take("ns", "high", Priority::High).is_none());
         drop(first);
         assert!(queue.granted("ns", "normal").is_none());
         drop(queue.granted("ns", "high"));
@@ -249,9 +257,9 @@ mod tests {
     fn a_resource_that_waits_is_triggered_once() {
         let mut fixture = Fixture::new(1);
         let queue = &fixture.queue;
-        let first = queue.take("ns", "first", Priority::Normal);
+        let first = queue.try_take("ns", "first", Priority::Normal);
         for _ in 0..3 {
-            assert!(queue.take("ns", "again", Priority::Normal).is_none());
+            assert!(queue.try_take("ns", "again", Priority::Normal).is_none());
         }
         drop(first);
         assert!(queue.granted("ns", "again").is_some());
@@ -263,9 +271,9 @@ mod tests {
     fn a_deleted_resource_does_not_keep_a_permit() {
         let mut fixture = Fixture::new(1);
         let queue = &fixture.queue;
-        let first = queue.take("ns", "first", Priority::High);
+        let first = queue.try_take("ns", "first", Priority::High);
         for name in ["granted", "waiting", "last"] {
-            assert!(queue.take("ns", name, Priority::Normal).is_none());
+            assert!(queue.try_take("ns", name, Priority::Normal).is_none());
         }
         drop(first);
         queue.forget("ns", "waiting");
@@ -276,25 +284,59 @@ mod tests {
         assert!(fixture.queue.state.lock().namespaces.is_empty());
     }
 
+    /// What a new leader does: it triggers all resources at once, and a task of each takes what it gets.
+    #[tokio::test]
+    async fn a_changed_resource_overtakes_resources_that_were_triggered_before_it() {
+        let (trigger, triggered) = ReconcileTrigger::new();
+        let queue = Arc::new(ReconcileQueue::new(4, trigger.clone()));
+        let reconciled = Arc::<Mutex<Vec<String>>>::default();
+        for number in 0..100 {
+            trigger.request("ns", &number.to_string());
+        }
+        trigger.request("ns", "changed");
+        let mut triggered = std::pin::pin!(triggered);
+        while reconciled.lock().len() < 101 {
+            let one = triggered.next().await.unwrap();
+            let (queue, reconciled) = (queue.clone(), reconciled.clone());
+            tokio::spawn(async move {
+                let priority = match one.name.as_str() {
+                    "changed" => Priority::High,
+                    _ => Priority::Normal,
+                };
+                let permit = match queue.granted("ns", &one.name) {
+                    Some(permit) => Some(permit),
+                    None => queue.take("ns", &one.name, priority).await,
+                };
+                if permit.is_some() {
+                    reconciled.lock().push(one.name);
+                }
+            });
+        }
+        let reconciled = reconciled.lock();
+        let place = reconciled.iter().position(|name| name == "changed");
+        // A single namespace has three of four permits.
+        assert_eq!(place, Some(3), "{reconciled:?}");
+    }
+
     /// Issue I, row 14.
     #[test]
     fn new_resources_of_one_namespace_do_not_delay_another_namespace() {
         let Fixture { queue, .. } = Fixture::new(16);
         let names = (0..40).map(|number| number.to_string());
         let running: Vec<_> = names
-            .filter_map(|name| queue.take("hostile", &name, Priority::High))
+            .filter_map(|name| queue.try_take("hostile", &name, Priority::High))
             .collect();
         assert_eq!(running.len(), 12);
-        assert!(queue.take("fair", "one", Priority::Normal).is_some());
+        assert!(queue.try_take("fair", "one", Priority::Normal).is_some());
     }
 
     #[test]
     fn the_namespace_with_the_fewest_permits_comes_first() {
         let Fixture { queue, .. } = Fixture::new(2);
-        let first = queue.take("a", "a", Priority::Normal);
-        let _second = queue.take("b", "b", Priority::Normal);
-        assert!(queue.take("b", "again", Priority::High).is_none());
-        assert!(queue.take("c", "other", Priority::Normal).is_none());
+        let first = queue.try_take("a", "a", Priority::Normal);
+        let _second = queue.try_take("b", "b", Priority::Normal);
+        assert!(queue.try_take("b", "again", Priority::High).is_none());
+        assert!(queue.try_take("c", "other", Priority::Normal).is_none());
         drop(first);
         assert!(queue.granted("b", "again").is_none());
         assert!(queue.granted("c", "other").is_some());

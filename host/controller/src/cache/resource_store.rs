@@ -1,14 +1,13 @@
-//! All resources, as the watch of the resource controller delivers them.
+//! All resources, as their watch delivers them.
 //!
-//! kube's `Store::wait_until_ready` wakes only the task that called it last. The resource controller is
-//! that task; every other one waits here.
+//! kube's `Store::wait_until_ready` wakes only the task that called it last, so tasks wait here.
 
 use std::sync::Arc;
 
-use futures::Stream;
-use kube::runtime::WatchStreamExt;
+use futures::{Stream, StreamExt, stream};
+use kube::ResourceExt;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{self, Store};
+use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 
@@ -25,6 +24,19 @@ pub(crate) struct ResourceStore {
 pub(crate) struct ResourceWriter {
     writer: Writer<WatchedResource>,
     is_listed: watch::Sender<bool>,
+    /// The resources of the list in progress that are not stored in their version.
+    new: Vec<ObjectRef<WatchedResource>>,
+}
+
+/// A change that is stored.
+#[derive(Debug)]
+pub(crate) enum ResourceChange {
+    /// A list contains a resource that is new, or that changed since it was stored.
+    Listed(Arc<WatchedResource>),
+    /// A resource was created or changed.
+    Applied(Arc<WatchedResource>),
+    /// A resource was deleted, or is missing in a list.
+    Deleted(Arc<WatchedResource>),
 }
 
 /// The writer was dropped before the first list was complete: the operator is shutting down.
@@ -39,6 +51,7 @@ impl ResourceStore {
         let writer = ResourceWriter {
             writer,
             is_listed: sender,
+            new: Vec::new(),
         };
         (Self { store, is_listed }, writer)
     }
@@ -72,25 +85,76 @@ impl ResourceStore {
 }
 
 impl ResourceWriter {
-    /// Stores the resources of the events that pass.
+    /// Stores the resources of the events that pass, and returns what changed. Whoever receives a change
+    /// finds it in the store: what a list contains comes when the list is complete, and without the
+    /// resources that did not change.
     pub(crate) fn write(
-        self,
+        mut self,
         events: impl Stream<Item = Result<Event<WatchedResource>, watcher::Error>>,
-    ) -> impl Stream<Item = Result<Event<WatchedResource>, watcher::Error>> {
-        let Self { writer, is_listed } = self;
-        futures::StreamExt::inspect(events.reflect(writer), move |event| {
-            if let Ok(Event::InitDone) = event {
-                is_listed.send_replace(true);
-            }
+    ) -> impl Stream<Item = Result<ResourceChange, watcher::Error>> {
+        events.flat_map(move |event| {
+            stream::iter(match event {
+                Ok(event) => self.apply(&event).into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            })
         })
     }
+
+    /// Stores what an event delivers.
+    fn apply(&mut self, event: &Event<WatchedResource>) -> Vec<ResourceChange> {
+        let store = self.writer.as_reader();
+        let find = |one: &WatchedResource| store.get(&ObjectRef::from_obj(one));
+        let mut write = || self.writer.apply_watcher_event(event);
+        match event {
+            Event::Init => {
+                write();
+                self.new.clear();
+                Vec::new()
+            }
+            Event::InitApply(listed) => {
+                write();
+                if !find(listed).is_some_and(|stored| is_same(&stored, listed)) {
+                    self.new.push(ObjectRef::from_obj(listed));
+                }
+                Vec::new()
+            }
+            Event::InitDone => {
+                let before = store.state();
+                write();
+                self.is_listed.send_replace(true);
+                let is_gone =
+                    |one: &Arc<_>| find(one).is_none_or(|stored| stored.uid() != one.uid());
+                let gone = before.into_iter().filter(is_gone);
+                let new = std::mem::take(&mut self.new);
+                let new = new.iter().filter_map(|name| store.get(name));
+                gone.map(ResourceChange::Deleted)
+                    .chain(new.map(ResourceChange::Listed))
+                    .collect()
+            }
+            Event::Apply(changed) => {
+                write();
+                Vec::from_iter(find(changed).map(ResourceChange::Applied))
+            }
+            Event::Delete(deleted) => {
+                let before = find(deleted);
+                write();
+                Vec::from_iter(before.map(ResourceChange::Deleted))
+            }
+        }
+    }
+}
+
+/// Whether both are the same version of the same resource.
+fn is_same(one: &WatchedResource, other: &WatchedResource) -> bool {
+    one.uid() == other.uid() && one.resource_version() == other.resource_version()
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use futures::{StreamExt, stream};
+    use kube::Resource;
+    use serde_json::json;
 
     use super::*;
 
@@ -117,6 +181,92 @@ mod tests {
             store.wait_until_listed().await.is_ok(),
             "also after the watch has ended"
         );
+    }
+
+    fn resource(name: &str, version: &str) -> WatchedResource {
+        let resource = json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": version},
+            "spec": {},
+        });
+        serde_json::from_value(resource).unwrap()
+    }
+
+    fn list<const N: usize>(versions: [(&str, &str); N]) -> Vec<Event<WatchedResource>> {
+        let listed = versions.map(|(name, version)| Event::InitApply(resource(name, version)));
+        let events = [Event::Init].into_iter().chain(listed);
+        events.chain([Event::InitDone]).collect()
+    }
+
+    /// Each change, as the one who receives it finds it in the store.
+    async fn changes(events: Vec<Event<WatchedResource>>) -> Vec<(String, &'static str, String)> {
+        let (store, writer) = ResourceStore::new();
+        let changes = writer.write(stream::iter(events.into_iter().map(Ok)));
+        let changes = changes.map(|change| {
+            let (kind, resource) = match change.unwrap() {
+                ResourceChange::Listed(resource) => ("listed", resource),
+                ResourceChange::Applied(resource) => ("applied", resource),
+                ResourceChange::Deleted(resource) => ("deleted", resource),
+            };
+            let stored = store.store.get(&ObjectRef::from_obj(&*resource));
+            let version = stored.and_then(|stored| stored.resource_version());
+            (resource.name_any(), kind, version.unwrap_or_default())
+        });
+        changes.collect().await
+    }
+
+    fn change(name: &str, kind: &'static str, version: &str) -> (String, &'static str, String) {
+        (name.to_owned(), kind, version.to_owned())
+    }
+
+    #[tokio::test]
+    async fn whoever_receives_a_change_finds_it_in_the_store() {
+        let mut events = list([("a", "1"), ("b", "1")]);
+        events.push(Event::Apply(resource("c", "2")));
+        events.push(Event::Delete(resource("a", "3")));
+        let expected = [
+            change("a", "listed", "1"),
+            change("b", "listed", "1"),
+            change("c", "applied", "2"),
+            change("a", "deleted", ""),
+        ];
+        assert_eq!(changes(events).await, expected);
+    }
+
+    /// Otherwise a change during an interrupted watch would have been reconciled with the old version.
+    #[tokio::test]
+    async fn a_list_after_an_interruption_says_what_changed_once_that_is_stored() {
+        let mut events = list([("a", "1"), ("b", "1"), ("c", "1")]);
+        events.extend(list([("a", "1"), ("b", "2"), ("d", "1")]));
+        let expected = [
+            change("c", "deleted", ""),
+            change("b", "listed", "2"),
+            change("d", "listed", "1"),
+        ];
+        let first = 3;
+        assert_eq!(changes(events).await[first..], expected);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_was_interrupted_changes_nothing() {
+        let mut events = list([("a", "1")]);
+        events.extend([Event::Init, Event::InitApply(resource("b", "1"))]);
+        events.extend(list([("a", "1")]));
+        assert_eq!(changes(events).await, [change("a", "listed", "1")]);
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_replaced_another_one_is_new() {
+        let mut replaced = resource("a", "2");
+        replaced.meta_mut().uid = Some("other".to_owned());
+        let mut events = list([("a", "1")]);
+        events.extend([Event::Init, Event::InitApply(replaced), Event::InitDone]);
+        let expected = [
+            change("a", "listed", "1"),
+            change("a", "deleted", "2"),
+            change("a", "listed", "2"),
+        ];
+        assert_eq!(changes(events).await, expected);
     }
 
     #[tokio::test]

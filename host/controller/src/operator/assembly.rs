@@ -9,11 +9,12 @@ use llsd_render::objects::{Cluster, Kind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::resource_watch::watch_resources;
 use super::{Endpoints, Options};
 use crate::active_plugins::ActivePlugins;
 use crate::cache::{
     Backoff, ClusterCache, ContentCache, InProgress, Pace, ReconcileQueue, ReconcileTrigger,
-    References, ResourceRef, ResourceStore, ResourceWriter, StatusCache, Watches,
+    References, ResourceRef, ResourceStore, StatusCache, Watches,
 };
 use crate::images::{Fetcher, Images, Registries};
 use crate::plugins::{Resources, SchemaPluginOptions, serve_schema_plugins};
@@ -28,11 +29,11 @@ use crate::settings::{CurrentSettings, SettingsWatcher};
 /// The parts of an operator.
 pub(super) struct Assembly {
     pub(super) context: Arc<Context>,
-    /// The store of all resources.
-    pub(super) resources: (ResourceStore, ResourceWriter),
+    /// All resources.
+    pub(super) store: ResourceStore,
     /// The resources that were triggered.
     pub(super) triggered: BoxStream<'static, ResourceRef>,
-    /// Tells the `SchemaPlugin` controller whether this replica is the leader.
+    /// Tells the watch of resources and the `SchemaPlugin` controller whether this replica is the leader.
     pub(super) is_leader: watch::Sender<bool>,
     /// The `SchemaPlugin` controller.
     pub(super) schema_plugins: JoinSet<()>,
@@ -129,10 +130,12 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
     background.spawn(async move { poller.servers.run(&poller.contents, &poller.trigger).await });
     let loading = context.clone();
     background.spawn(async move { loading.revisions.load_all(&loading.scope).await });
-    let (resources, writer) = ResourceStore::new();
+    let (is_leader, receiver) = watch::channel(false);
+    let (store, writer) = ResourceStore::new();
+    background.spawn(watch_resources(context.clone(), writer, receiver.clone()));
     let caches = Caches {
         context: context.clone(),
-        resources: resources.clone(),
+        resources: store.clone(),
         host: host.clone(),
         registries: registries.clone(),
     };
@@ -146,15 +149,14 @@ pub(super) fn assemble(options: Options, cluster: Cluster) -> Assembly {
         host,
         namespace: operator_namespace,
         selector: plugin_selector,
-        resources: Resources::new(resources.clone(), context.clone()),
+        resources: Resources::new(store.clone(), context.clone()),
         events,
         metrics,
     };
-    let (is_leader, receiver) = watch::channel(false);
     let controller = serve_schema_plugins(schema_plugin_options, context.plugins.clone(), receiver);
     Assembly {
         context,
-        resources: (resources, writer),
+        store,
         triggered: triggered.boxed(),
         is_leader,
         schema_plugins: JoinSet::from_iter([controller]),

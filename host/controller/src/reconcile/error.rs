@@ -42,6 +42,10 @@ pub(crate) enum Error {
         .0.as_secs()
     )]
     Deadline(Duration),
+    #[error(
+        "the reconciliation stopped at a bug of the operator and is repeated; please report it"
+    )]
+    Panicked,
     #[error("failed to write the status of the resource")]
     Report(#[source] Box<kube::Error>),
 }
@@ -60,6 +64,7 @@ impl Error {
             | Self::Revision(_)
             | Self::Apply(_)
             | Self::Deadline(_)
+            | Self::Panicked
             | Self::Report(_) => false,
         }
     }
@@ -87,18 +92,22 @@ impl Error {
             Self::Gather(error) => error.reason(),
             Self::Generate(error) => error.reason(),
             Self::ResolveSecrets(error) => error.reason(),
-            Self::Apply(_) | Self::Deadline(_) | Self::Report(_) | Self::Revision(_) => {
-                reason::DEPLOYMENT_UPDATE_FAILED
-            }
+            Self::Apply(_)
+            | Self::Deadline(_)
+            | Self::Panicked
+            | Self::Report(_)
+            | Self::Revision(_) => reason::DEPLOYMENT_UPDATE_FAILED,
         }
     }
 
     /// What went wrong, without the name of the step.
     pub(super) fn details(&self) -> String {
         match self {
-            Self::Unreadable(_) | Self::Paused | Self::UpstreamRunning(_) | Self::Deadline(_) => {
-                self.to_string()
-            }
+            Self::Unreadable(_)
+            | Self::Paused
+            | Self::UpstreamRunning(_)
+            | Self::Deadline(_)
+            | Self::Panicked => self.to_string(),
             Self::Rejected(diagnostics) => diagnostics.to_string(),
             Self::Gather(error) => error.to_string(),
             Self::Generate(error) => error.to_string(),
@@ -122,6 +131,7 @@ impl Error {
             Self::Revision(_) => "record",
             Self::Apply(_) => "apply",
             Self::Deadline(_) => "deadline",
+            Self::Panicked => "panic",
             Self::Report(_) => "report",
         }
     }

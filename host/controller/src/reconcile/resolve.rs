@@ -255,12 +255,15 @@ impl<I: ImageReader> Resolver<'_, I> {
         resolution: &Resolution,
     ) -> Option<FrozenObjects> {
         let rebuilt = self.built_from(checked, resolution)?;
+        let template = resolution.objects.template();
+        if rebuilt.template() == template {
+            return Some(rebuilt);
+        }
         let other = match checked.workload.replicas() {
             ..=1 => 2,
             2.. => 1,
         };
         let other = self.built_from(&with_replicas(checked, Some(other)), resolution)?;
-        let template = resolution.objects.template();
         Some(match other.template() == template {
             true => rebuilt.with_template(template.clone(), None),
             false => rebuilt,

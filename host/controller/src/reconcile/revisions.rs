@@ -144,7 +144,6 @@ impl Revisions {
     /// Reads the newest resolution of each resource. One that cannot be read now is read when it is needed.
     pub(crate) async fn load_all(&self, scope: &Scope) {
         let load = async {
-            self.cache.revisions.complete().await;
             if let Err(error) = self.list_all(scope).await {
                 tracing::warn!(%error, "failed to list the recorded resolutions");
             }
@@ -153,26 +152,37 @@ impl Revisions {
     }
 
     async fn list_all(&self, scope: &Scope) -> Result<(), kube::Error> {
-        let newest = index(&self.cache);
         let api = scope.api::<ControllerRevision>(&self.client);
         let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
         let mut parameters = ListParams::default().labels(&selector).limit(PAGE_SIZE);
         loop {
             let page = api.list(&parameters).await?;
-            for revision in page.items {
-                let uid = owner_uid(revision.owner_references()).unwrap_or_default();
-                let last = newest.get(&uid).and_then(|numbers| numbers.last());
-                if last == Some(&revision.revision)
-                    && let Some(Ok(resolution)) =
-                        record::encoded(&revision).map(|encoded| record::decode(&encoded))
-                {
-                    let namespace = revision.namespace().unwrap_or_default();
-                    self.store(namespace, &uid, revision.name_any(), &resolution);
-                }
-            }
+            self.store_newest(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters = parameters.continue_token(&token),
                 None => return Ok(()),
+            }
+        }
+    }
+
+    /// Stores those of some revisions that are newer than what is stored of their resource.
+    fn store_newest(&self, revisions: Vec<ControllerRevision>) {
+        let mut newest: HashMap<String, ControllerRevision> = HashMap::new();
+        for revision in revisions {
+            let Some(uid) = owner_uid(revision.owner_references()) else {
+                continue;
+            };
+            let stored = self.state.lock().stored_number(&uid);
+            let known = newest.get(&uid).map(|known| known.revision).max(stored);
+            if known < Some(revision.revision) {
+                newest.insert(uid, revision);
+            }
+        }
+        for (uid, revision) in newest {
+            let encoded = record::encoded(&revision);
+            if let Some(Ok(resolution)) = encoded.map(|encoded| record::decode(&encoded)) {
+                let namespace = revision.namespace().unwrap_or_default();
+                self.store(namespace, &uid, revision.name_any(), &resolution);
             }
         }
     }
@@ -196,6 +206,15 @@ impl Revisions {
             }
             None => Ok(None),
         }
+    }
+
+    /// The resolution in effect, if it is in memory.
+    pub(crate) fn in_memory(&self, owner: &Owner) -> Option<Resolution> {
+        let (_, head) = self.heads(owner).into_iter().next()?;
+        let state = self.state.lock();
+        let packed = state.packed(owner, &head.name_any())?.clone();
+        drop(state);
+        self.packer.unpack(&packed)
     }
 
     /// The resolution before the one in effect.
@@ -476,6 +495,11 @@ impl State {
         let record = self.records.get(&owner.uid)?;
         let is_same = record.namespace == owner.namespace && record.name == name;
         is_same.then_some(&record.packed)
+    }
+
+    /// The number of the revision whose resolution is stored.
+    fn stored_number(&self, uid: &str) -> Option<i64> {
+        number(&self.records.get(uid)?.name)
     }
 
     /// Stores a resolution. Any other one makes room for it, because all are equally likely to be

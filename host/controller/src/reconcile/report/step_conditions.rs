@@ -82,8 +82,8 @@ fn updates(conditions: &mut Conditions, applied: &Applied) {
 pub(super) fn failed(conditions: &mut Conditions, error: &Error) {
     let (reason, message) = (error.reason(), error.details());
     match error {
-        // There is no status to write to, or it is the status that cannot be written.
-        Error::Unreadable(_) | Error::Report(_) => {}
+        // There is no status to write to, it cannot be written, or no step is left that could write it.
+        Error::Unreadable(_) | Error::Report(_) | Error::Panicked => {}
         Error::Paused | Error::UpstreamRunning(_) | Error::Deadline(_) | Error::Revision(_) => {
             not_updated(conditions, reason, message);
         }
