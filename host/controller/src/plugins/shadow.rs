@@ -1,10 +1,12 @@
 //! The shadow step: compares what a new version would change before it is put into use.
 //!
-//! The configuration of every resource is generated twice: with the plugins in use, and with the new
-//! version. Nothing that runs changes, and faults do not count against the plugin.
+//! The configuration of every resource is generated with the new version, and compared with the one that
+//! the plugins in use generate, or have generated and would generate again. Nothing that runs changes, and
+//! faults do not count against the plugin.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -14,13 +16,14 @@ use llsd_api::{Distribution, check};
 use llsd_plugin::Plugin;
 use llsd_render::Generated;
 use llsd_render::adapter::Adapter;
-use llsd_render::objects::Kind;
+use llsd_render::objects::{ConfigPlan, Kind};
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cache::ResourceStore;
-use crate::reconcile::gather::{Source, gather, trusted_ca};
+use crate::reconcile::gather::{Gathered, Source, gather, trusted_ca};
 use crate::reconcile::generate::{self, generate_with};
+use crate::reconcile::revisions::Resolution;
 use crate::reconcile::{Context, owner};
 
 /// Resources that are compared concurrently.
@@ -30,6 +33,8 @@ const READ_TIME: Duration = Duration::from_secs(30);
 /// The limits of the CRD for the examples in the status.
 const MAX_EXAMPLES: usize = 16;
 const MAX_EXAMPLE_BYTES: usize = 1024;
+/// Changed resources whose paths are found. Comparisons that run at the same time end in any order.
+const MAX_NAMED: usize = MAX_EXAMPLES + MAX_CONCURRENT;
 /// Changed paths of one configuration that an example names.
 const MAX_PATHS: usize = 3;
 
@@ -63,8 +68,8 @@ pub(super) struct Comparison {
 #[derive(Debug, PartialEq, Eq)]
 enum Effect {
     Same,
-    /// The paths that change.
-    Changed(String),
+    /// The paths that change; `None` if enough other resources are examples.
+    Changed(Option<String>),
     /// Why it would be rejected.
     Rejected(String),
     Unread,
@@ -112,10 +117,12 @@ impl Resources {
         let mut all = self.store.all();
         all.sort_by_key(|one| (one.namespace(), one.name_any()));
         let read_until = Instant::now() + READ_TIME;
+        let changed = &AtomicUsize::default();
         let effects = stream::iter(all).map(|one| async move {
             let cr = one.read().ok()?;
             let name = format!("{}/{}", cr.namespace().unwrap_or_default(), cr.name_any());
-            let effect = self.effect(&cr, before, after, read_until).await?;
+            let plugins = [before, after];
+            let effect = self.effect(&cr, plugins, read_until, changed).await?;
             Some((name, effect))
         });
         let effects: Vec<_> = effects.buffered(MAX_CONCURRENT).collect().await;
@@ -128,9 +135,9 @@ impl Resources {
     async fn effect(
         &self,
         cr: &Distribution,
-        before: &Arc<[Plugin]>,
-        after: &Arc<[Plugin]>,
+        [before, after]: [&Arc<[Plugin]>; 2],
         read_until: Instant,
+        changed: &AtomicUsize,
     ) -> Option<Effect> {
         let Context {
             contents,
@@ -164,13 +171,51 @@ impl Resources {
             generate_with(plugins.clone(), &checked, &gathered, config, hints, &status)
         };
         let then = generate(after).await;
-        if let Ok(then) = &then
-            && revisions.has_configuration(&owner, then)
-        {
-            return Some(Effect::Same);
+        if let Ok(then) = &then {
+            if revisions.has_configuration(&owner, then) {
+                return Some(Effect::Same);
+            }
+            let is_in_use = |component: &str| before.iter().any(|one| one.digest() == component);
+            let recorded = revisions.in_memory(&owner);
+            let is_known = recorded.is_some_and(|recorded| {
+                recorded.author.generation == cr.metadata.generation
+                    && is_current(&recorded, &gathered, is_in_use)
+            });
+            if is_known && changed.fetch_add(1, Ordering::Relaxed) >= MAX_NAMED {
+                return Some(Effect::Changed(None));
+            }
         }
         Some(Effect::of(generate(before).await, then))
     }
+}
+
+/// Whether the plugins in use have generated the configuration of a resolution of the current spec, and would
+/// generate it again from what is gathered now.
+fn is_current(recorded: &Resolution, now: &Gathered, is_in_use: impl Fn(&str) -> bool) -> bool {
+    let ConfigPlan::Generated(generated) = &recorded.plan else {
+        return false;
+    };
+    let mut used = generated
+        .packs
+        .values()
+        .chain([&generated.receipt.component]);
+    let then = &recorded.gathered;
+    // What someone went back to is of an older spec.
+    !recorded.is_held
+        && (
+            &then.image,
+            &then.source,
+            &then.packages,
+            &then.facts,
+            then.has_ca_bundle,
+        ) == (
+            &now.image,
+            &now.source,
+            &now.packages,
+            &now.facts,
+            now.has_ca_bundle,
+        )
+        && used.all(|component| is_in_use(component))
 }
 
 impl Effect {
@@ -184,7 +229,7 @@ impl Effect {
             (Ok(_), Err(error)) => Self::Rejected(error.to_string()),
             (Ok(now), Ok(then)) => match changed_paths(&now, &then) {
                 paths if paths.is_empty() => Self::Same,
-                paths => Self::Changed(shorten(&paths)),
+                paths => Self::Changed(Some(shorten(&paths))),
             },
         }
     }
@@ -203,7 +248,7 @@ impl Comparison {
                 Effect::Same => None,
                 Effect::Changed(paths) => {
                     summary.changed += 1;
-                    Some(format!("{name}: {paths}"))
+                    paths.map(|paths| format!("{name}: {paths}"))
                 }
                 Effect::Rejected(problem) => {
                     summary.refused += 1;
@@ -334,12 +379,61 @@ mod tests {
     }
 
     #[test]
+    fn a_recorded_configuration_counts_while_everything_that_it_was_generated_from_is_the_same() {
+        let generated = json!({"Generated": {
+            "yaml": "", "variables": [], "startup": {}, "models": [], "warnings": [],
+            "counts": {"providers": 0, "models": 0, "tools": 0, "shields": 0},
+            "schema": {"id": "acme/1", "source": "Resource"}, "releases": {"from": "1", "before": null},
+            "receipt": {"plugin": "acme", "version": "1", "component": "sha256:a", "input": "",
+                        "output": "", "fuel": 0},
+            "packs": {"pack": "sha256:p"},
+        }});
+        let recorded = Resolution {
+            plan: serde_json::from_value(generated).unwrap(),
+            ..Resolution::example()
+        };
+        let is_known = |recorded: &Resolution, now: &Gathered, in_use: &[&str]| {
+            is_current(recorded, now, |component| in_use.contains(&component))
+        };
+        let now = &recorded.gathered;
+        let in_use = ["sha256:a", "sha256:p"];
+        assert!(is_known(&recorded, now, &in_use));
+        assert!(
+            !is_known(&recorded, now, &in_use[..1]),
+            "another pack is in use"
+        );
+        assert!(
+            !is_known(&recorded, now, &in_use[1..]),
+            "another adapter is in use"
+        );
+        let other_image = Gathered {
+            image: "acme/stack:2".to_owned(),
+            ..now.clone()
+        };
+        assert!(!is_known(&recorded, &other_image, &in_use));
+        let with_certificates = Gathered {
+            has_ca_bundle: true,
+            ..now.clone()
+        };
+        assert!(!is_known(&recorded, &with_certificates, &in_use));
+        let undone = Resolution {
+            is_held: true,
+            ..recorded.clone()
+        };
+        assert!(!is_known(&undone, now, &in_use), "it is of an older spec");
+        assert!(
+            !is_known(&Resolution::example(), now, &in_use),
+            "nothing was generated"
+        );
+    }
+
+    #[test]
     fn resources_are_counted_and_the_first_differing_ones_are_examples() {
         let effect = |number: usize| match number {
             0 => Effect::Unread,
             1 => Effect::Same,
             2 => Effect::Rejected("spec.providers: no\nand more".to_owned()),
-            _ => Effect::Changed("version".to_owned()),
+            _ => Effect::Changed(Some("version".to_owned())),
         };
         let all = (0..30).map(|number| (format!("ns/{number}"), effect(number)));
         let comparison = Comparison::of(all);

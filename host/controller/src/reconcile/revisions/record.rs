@@ -89,79 +89,13 @@ pub(super) fn data(resolution: &Resolution, encoded: &str) -> RawExtension {
 
 #[cfg(test)]
 mod tests {
-
-    use llsd_api::check_document;
-    use llsd_render::ServerFacts;
-    use llsd_render::objects::{
-        Cluster, DerivedValues, FrozenObjects, ObjectInputs, Owner, Privileges, build_objects,
-    };
     use serde_json::Value;
 
     use super::*;
-    use crate::reconcile::gather::{Gathered, Source};
-    use crate::reconcile::revisions::AuthorInputs;
-
-    fn resolution() -> Resolution {
-        let spec = json!({"distribution": {"image": "acme/stack:1"}});
-        let document = json!({
-            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
-            "metadata": {"name": "demo"}, "spec": spec,
-        });
-        let checked = check_document(document).result.expect("a valid resource");
-        let owner = Owner {
-            namespace: "ns".to_owned(),
-            name: "demo".to_owned(),
-            uid: "1".to_owned(),
-            pod_app: llsd_api::labels::PRODUCT,
-        };
-        let desired = build_objects(&ObjectInputs {
-            checked: &checked,
-            image: "acme/stack:1",
-            server: &ServerFacts::default(),
-            plan: &ConfigPlan::DistributionDefault,
-            secrets_digest: None,
-            owner: &owner,
-            cluster: &Cluster::default(),
-            ca_bundle: None,
-            derived: &DerivedValues::default(),
-            network_policy: None,
-            allows_any_uid: false,
-            allows_privileged_pods: false,
-            kept_privileges: &Privileges::default(),
-        });
-        Resolution {
-            author: AuthorInputs {
-                generation: Some(3),
-                ..AuthorInputs::default()
-            },
-            spec,
-            gathered: Gathered {
-                image: "acme/stack:1".to_owned(),
-                source: Source::DistributionDefault,
-                facts: None,
-                server: ServerFacts::default(),
-                packages: BTreeMap::new(),
-                network_policy: None,
-                allows_any_uid: false,
-                allows_privileged_pods: false,
-                kept_privileges: Privileges::default(),
-                has_ca_bundle: false,
-                warnings: Vec::new(),
-            },
-            plan: ConfigPlan::DistributionDefault,
-            schema_plugin: None,
-            secrets: None,
-            ca: None,
-            platform_ca: None,
-            objects: FrozenObjects::of(&desired.expect("objects")),
-            operator_version: "1".to_owned(),
-            is_held: false,
-        }
-    }
 
     #[test]
     fn a_resolution_is_read_as_it_was_written_and_is_small() {
-        let resolution = resolution();
+        let resolution = Resolution::example();
         let text = encode(&resolution);
         assert_eq!(decode(&text).as_ref(), Ok(&resolution));
         assert!(text.len() < 4096, "{} bytes", text.len());

@@ -79,3 +79,70 @@ impl Resolution {
         check(&distribution).ok()
     }
 }
+
+#[cfg(test)]
+impl Resolution {
+    /// A resolution without a generated configuration.
+    pub(crate) fn example() -> Self {
+        use llsd_render::objects::{
+            Cluster, DerivedValues, ObjectInputs, Owner, Privileges, build_objects,
+        };
+        let spec = serde_json::json!({"distribution": {"image": "acme/stack:1"}});
+        let document = serde_json::json!({
+            "apiVersion": "llamastack.io/v1alpha2", "kind": "LlamaStackDistribution",
+            "metadata": {"name": "demo"}, "spec": spec,
+        });
+        let checked = llsd_api::check_document(document)
+            .result
+            .expect("a valid resource");
+        let owner = Owner {
+            namespace: "ns".to_owned(),
+            name: "demo".to_owned(),
+            uid: "1".to_owned(),
+            pod_app: llsd_api::labels::PRODUCT,
+        };
+        let desired = build_objects(&ObjectInputs {
+            checked: &checked,
+            image: "acme/stack:1",
+            server: &llsd_render::ServerFacts::default(),
+            plan: &ConfigPlan::DistributionDefault,
+            secrets_digest: None,
+            owner: &owner,
+            cluster: &Cluster::default(),
+            ca_bundle: None,
+            derived: &DerivedValues::default(),
+            network_policy: None,
+            allows_any_uid: false,
+            allows_privileged_pods: false,
+            kept_privileges: &Privileges::default(),
+        });
+        Self {
+            author: AuthorInputs {
+                generation: Some(3),
+                ..AuthorInputs::default()
+            },
+            spec,
+            gathered: Gathered {
+                image: "acme/stack:1".to_owned(),
+                source: crate::reconcile::gather::Source::DistributionDefault,
+                facts: None,
+                server: llsd_render::ServerFacts::default(),
+                packages: std::collections::BTreeMap::new(),
+                network_policy: None,
+                allows_any_uid: false,
+                allows_privileged_pods: false,
+                kept_privileges: Privileges::default(),
+                has_ca_bundle: false,
+                warnings: Vec::new(),
+            },
+            plan: ConfigPlan::DistributionDefault,
+            schema_plugin: None,
+            secrets: None,
+            ca: None,
+            platform_ca: None,
+            objects: FrozenObjects::of(&desired.expect("objects")),
+            operator_version: "1".to_owned(),
+            is_held: false,
+        }
+    }
+}
