@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-/// Files and folders that the programs of a node create by default.
+/// Folders in which the programs of a node leave files by default.
 const PATHS: [&str; 9] = [
     "/etc/cni",
     "/run/containerd",
@@ -72,6 +73,9 @@ impl Footprint {
             add("setting", &format!("{name} = {}", value.trim()));
         }
         for path in PATHS {
+            if Path::new(path).exists() {
+                add("folder", path);
+            }
             for entry in fs::read_dir(path).into_iter().flatten().flatten() {
                 add("file", &entry.path().display().to_string());
             }

@@ -37,6 +37,9 @@ const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
+/// Folders of `/var/lib` in which the kubelet and the CNI library leave files, however they are configured.
+const BELOW_VAR_LIB: [&str; 2] = ["kubelet", "cni"];
+
 /// Starts a control plane and a node, and runs until standard input ends or a program exits.
 pub async fn init(folder: &Path, is_detached: bool) -> Result<()> {
     mount_private_folders()?;
@@ -71,8 +74,9 @@ fn end_of_input() -> oneshot::Receiver<()> {
 /// Hides the folders in which the node's programs leave files, and the kernel's settings.
 fn mount_private_folders() -> Result<()> {
     for folder in ["/run", "/var/log"] {
-        command::run("mount", &["-t", "tmpfs", "tmpfs", folder])?;
+        mount_empty(folder)?;
     }
+    hide_below_var_lib()?;
     for (name, value) in KERNEL_SETTINGS {
         let setting = format!("/proc/sys/{name}");
         if !Path::new(&setting).exists() {
@@ -83,6 +87,32 @@ fn mount_private_folders() -> Result<()> {
         command::run("mount", &["--bind", &file, &setting])?;
     }
     Ok(())
+}
+
+/// Hides [`BELOW_VAR_LIB`]. A mount needs a folder to be on, which may not exist and must not stay behind. So
+/// `/var/lib` is replaced, and its other folders are mounted again: the cache of this user may be in one.
+fn hide_below_var_lib() -> Result<()> {
+    let all = Path::new("/run/var-lib");
+    fs::create_dir(all)?;
+    command::run("mount", &["--rbind", "/var/lib", &all.to_string_lossy()])?;
+    mount_empty("/var/lib")?;
+    for entry in fs::read_dir(all)? {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        let path = Path::new("/var/lib").join(&name);
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, path)?;
+        } else if kind.is_dir() && BELOW_VAR_LIB.iter().all(|&hidden| name != hidden) {
+            fs::create_dir(&path)?;
+            let [from, to] = [entry.path(), path].map(|path| path.to_string_lossy().into_owned());
+            command::run("mount", &["--rbind", &from, &to])?;
+        }
+    }
+    Ok(())
+}
+
+fn mount_empty(folder: &str) -> Result<()> {
+    command::run("mount", &["-t", "tmpfs", "tmpfs", folder])
 }
 
 /// The processes of the node, in the order of their start.
