@@ -1,4 +1,5 @@
-//! The component's exports, generated from the WIT; [`export!`](crate::export) implements them.
+//! The component's exports, which `cargo xtask generate` writes from the WIT; [`export!`](crate::export)
+//! implements them.
 //!
 //! A component serves one world, so a plugin enables one of the features `schema-adapter` and
 //! `provider-pack`. Only a WebAssembly build has them: natively the same adapter is a plain Rust type, and
@@ -63,25 +64,13 @@ macro_rules! conversions {
 /// The `schema-adapter` world.
 #[cfg(feature = "schema-adapter")]
 pub mod schema_adapter {
-    wit_bindgen::generate!({
-        path: "wit",
-        world: "schema-adapter",
-        pub_export_macro: true,
-        export_macro_name: "export_schema_adapter",
-        default_bindings_module: "llsd_adapter_sdk::bindings::schema_adapter",
-    });
+    include!("bindings/schema_adapter.rs");
     conversions!();
 }
 
 /// The `provider-pack` world.
 #[cfg(feature = "provider-pack")]
 pub mod provider_pack {
-    wit_bindgen::generate!({
-        path: "wit",
-        world: "provider-pack",
-        pub_export_macro: true,
-        export_macro_name: "export_provider_pack",
-        default_bindings_module: "llsd_adapter_sdk::bindings::provider_pack",
-    });
+    include!("bindings/provider_pack.rs");
     conversions!();
 }

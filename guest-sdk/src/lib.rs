@@ -15,6 +15,7 @@ mod arena;
 #[allow(
     unsafe_code,
     missing_docs,
+    unreachable_pub,
     reason = "wit-bindgen writes the canonical ABI glue"
 )]
 pub mod bindings;

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use xtask::shell;
 
 use crate::image::REPOSITORY;
-use crate::{chart, olm};
+use crate::{bindings, chart, olm};
 
 /// Writes every generated file, with the `llsd` of the last build. With `check`, writes nothing and
 /// fails if a file is out of date.
@@ -58,6 +58,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     files.extend(bundle.map(|(path, content)| (Path::new(olm::FOLDER).join(path), content)));
     // The SDK must build from its package alone, which cannot contain files of a parent directory.
     let wit = std::fs::read_to_string(shell::root().join("wit/v1.0.0/adapter.wit"))?;
+    files.extend(bindings::files(&wit)?);
     files.insert("guest-sdk/wit/adapter.wit".into(), wit);
     Ok(files)
 }

@@ -4,6 +4,7 @@
 //! its dependencies take longer to compile than xtask.
 
 mod artifact_index;
+mod bindings;
 mod chart;
 mod deny;
 mod generate;
