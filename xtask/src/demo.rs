@@ -51,6 +51,9 @@ pub fn run(is_built: bool) -> anyhow::Result<()> {
 /// Builds `llsd` without the clients of clusters and registries, which the demo does not use.
 fn build() -> anyhow::Result<()> {
     let mut build = shell::cargo(&["build", "--package", "llsd", "--no-default-features"]);
+    // What would make the next build faster only costs time.
+    build.env("CARGO_INCREMENTAL", "0");
+    build.args(["--config", "profile.dev.debug=false"]);
     for name in NOT_OPTIMISED {
         let setting = format!("profile.dev.package.{name}.opt-level=0");
         build.args(["--config", &setting]);
