@@ -210,6 +210,7 @@ mod tests {
     use std::pin::Pin;
 
     use futures::{FutureExt, Stream, StreamExt};
+    use tokio::task::JoinSet;
 
     use super::super::ResourceRef;
     use super::*;
@@ -295,10 +296,15 @@ mod tests {
         }
         trigger.request("ns", "changed");
         let mut triggered = std::pin::pin!(triggered);
+        let mut tasks = JoinSet::new();
         while reconciled.lock().len() < 101 {
-            let one = triggered.next().await.unwrap();
+            let one = tokio::select! {
+                biased;
+                Some(one) = triggered.next() => one,
+                Some(_) = tasks.join_next() => continue,
+            };
             let (queue, reconciled) = (queue.clone(), reconciled.clone());
-            tokio::spawn(async move {
+            tasks.spawn(async move {
                 let priority = match one.name.as_str() {
                     "changed" => Priority::High,
                     _ => Priority::Normal,
