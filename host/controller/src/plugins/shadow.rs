@@ -16,14 +16,13 @@ use llsd_api::{Distribution, check};
 use llsd_plugin::Plugin;
 use llsd_render::Generated;
 use llsd_render::adapter::Adapter;
-use llsd_render::objects::{ConfigPlan, Kind};
+use llsd_render::objects::Kind;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cache::ResourceStore;
-use crate::reconcile::gather::{Gathered, Source, gather, trusted_ca};
+use crate::reconcile::gather::{Source, gather, trusted_ca};
 use crate::reconcile::generate::{self, generate_with};
-use crate::reconcile::revisions::Resolution;
 use crate::reconcile::{Context, owner};
 
 /// Resources that are compared concurrently.
@@ -176,46 +175,16 @@ impl Resources {
                 return Some(Effect::Same);
             }
             let is_in_use = |component: &str| before.iter().any(|one| one.digest() == component);
-            let recorded = revisions.in_memory(&owner);
-            let is_known = recorded.is_some_and(|recorded| {
-                recorded.author.generation == cr.metadata.generation
-                    && is_current(&recorded, &gathered, is_in_use)
-            });
+            let generation = cr.metadata.generation;
+            let basis = revisions.basis(&owner);
+            let is_known =
+                basis.is_some_and(|basis| basis.is_current(generation, &gathered, is_in_use));
             if is_known && changed.fetch_add(1, Ordering::Relaxed) >= MAX_NAMED {
                 return Some(Effect::Changed(None));
             }
         }
         Some(Effect::of(generate(before).await, then))
     }
-}
-
-/// Whether the plugins in use have generated the configuration of a resolution of the current spec, and would
-/// generate it again from what is gathered now.
-fn is_current(recorded: &Resolution, now: &Gathered, is_in_use: impl Fn(&str) -> bool) -> bool {
-    let ConfigPlan::Generated(generated) = &recorded.plan else {
-        return false;
-    };
-    let mut used = generated
-        .packs
-        .values()
-        .chain([&generated.receipt.component]);
-    let then = &recorded.gathered;
-    // What someone went back to is of an older spec.
-    !recorded.is_held
-        && (
-            &then.image,
-            &then.source,
-            &then.packages,
-            &then.facts,
-            then.has_ca_bundle,
-        ) == (
-            &now.image,
-            &now.source,
-            &now.packages,
-            &now.facts,
-            now.has_ca_bundle,
-        )
-        && used.all(|component| is_in_use(component))
 }
 
 impl Effect {
@@ -376,55 +345,6 @@ mod tests {
         assert_eq!(differing(now.clone(), now.clone()), "");
         let all = json!({"a": 1, "b": 2, "c": 3, "d": 4, "e": 5});
         assert_eq!(differing(all, json!({})), "a, b, c and 2 more");
-    }
-
-    #[test]
-    fn a_recorded_configuration_counts_while_everything_that_it_was_generated_from_is_the_same() {
-        let generated = json!({"Generated": {
-            "yaml": "", "variables": [], "startup": {}, "models": [], "warnings": [],
-            "counts": {"providers": 0, "models": 0, "tools": 0, "shields": 0},
-            "schema": {"id": "acme/1", "source": "Resource"}, "releases": {"from": "1", "before": null},
-            "receipt": {"plugin": "acme", "version": "1", "component": "sha256:a", "input": "",
-                        "output": "", "fuel": 0},
-            "packs": {"pack": "sha256:p"},
-        }});
-        let recorded = Resolution {
-            plan: serde_json::from_value(generated).unwrap(),
-            ..Resolution::example()
-        };
-        let is_known = |recorded: &Resolution, now: &Gathered, in_use: &[&str]| {
-            is_current(recorded, now, |component| in_use.contains(&component))
-        };
-        let now = &recorded.gathered;
-        let in_use = ["sha256:a", "sha256:p"];
-        assert!(is_known(&recorded, now, &in_use));
-        assert!(
-            !is_known(&recorded, now, &in_use[..1]),
-            "another pack is in use"
-        );
-        assert!(
-            !is_known(&recorded, now, &in_use[1..]),
-            "another adapter is in use"
-        );
-        let other_image = Gathered {
-            image: "acme/stack:2".to_owned(),
-            ..now.clone()
-        };
-        assert!(!is_known(&recorded, &other_image, &in_use));
-        let with_certificates = Gathered {
-            has_ca_bundle: true,
-            ..now.clone()
-        };
-        assert!(!is_known(&recorded, &with_certificates, &in_use));
-        let undone = Resolution {
-            is_held: true,
-            ..recorded.clone()
-        };
-        assert!(!is_known(&undone, now, &in_use), "it is of an older spec");
-        assert!(
-            !is_known(&Resolution::example(), now, &in_use),
-            "nothing was generated"
-        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! compressed and within a limit. Every replica reads all of them when it starts, so that it can take over
 //! at once; another one is read when it is needed.
 
+mod basis;
 mod record;
 mod resolution;
 
@@ -33,6 +34,7 @@ use tokio::sync::OnceCell;
 
 use super::apply::is_ours;
 use crate::cache::{ClusterCache, PAGE_SIZE, Packed, Packer, Scope};
+pub(crate) use basis::Basis;
 pub(crate) use resolution::{AuthorInputs, Resolution};
 
 /// Revisions of one resource that are kept: the one in effect, and the one to go back to.
@@ -128,6 +130,7 @@ struct Record {
     packed: Packed,
     /// See [`pod_digest`].
     pod_digest: Option<String>,
+    basis: Option<Basis>,
 }
 
 impl Revisions {
@@ -208,13 +211,11 @@ impl Revisions {
         }
     }
 
-    /// The resolution in effect, if it is in memory.
-    pub(crate) fn in_memory(&self, owner: &Owner) -> Option<Resolution> {
+    /// The basis of the resolution in effect, if that is in memory.
+    pub(crate) fn basis(&self, owner: &Owner) -> Option<Basis> {
         let (_, head) = self.heads(owner).into_iter().next()?;
         let state = self.state.lock();
-        let packed = state.packed(owner, &head.name_any())?.clone();
-        drop(state);
-        self.packer.unpack(&packed)
+        state.record(owner, &head.name_any())?.basis.clone()
     }
 
     /// The resolution before the one in effect.
@@ -379,7 +380,10 @@ impl Revisions {
         head: &DynamicObject,
     ) -> Result<Option<Revision>, Error> {
         let name = head.name_any();
-        let known = self.state.lock().packed(owner, &name).cloned();
+        let known = {
+            let state = self.state.lock();
+            state.record(owner, &name).map(|one| one.packed.clone())
+        };
         let resolution = match known.and_then(|packed| self.packer.unpack(&packed)) {
             Some(resolution) => resolution,
             None => {
@@ -430,6 +434,7 @@ impl Revisions {
                 ConfigPlan::Generated(generated) => Some(pod_digest(generated)),
                 ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
             },
+            basis: Basis::of(resolution),
         };
         self.state.lock().store(uid, record);
     }
@@ -491,10 +496,9 @@ impl Revisions {
 }
 
 impl State {
-    fn packed(&self, owner: &Owner, name: &str) -> Option<&Packed> {
+    fn record(&self, owner: &Owner, name: &str) -> Option<&Record> {
         let record = self.records.get(&owner.uid)?;
-        let is_same = record.namespace == owner.namespace && record.name == name;
-        is_same.then_some(&record.packed)
+        (record.namespace == owner.namespace && record.name == name).then_some(record)
     }
 
     /// The number of the revision whose resolution is stored.
@@ -618,13 +622,13 @@ fn index(cache: &ClusterCache) -> HashMap<String, BTreeSet<i64>> {
 /// Digest of the parts of a configuration that its pods depend on.
 fn pod_digest(generated: &Generated) -> String {
     let Generated {
-        yaml,
+        receipt,
         variables,
         startup,
         ..
     } = generated;
-    // Writing to memory cannot fail, and all keys are strings.
-    digest::of(serde_json::to_vec(&(yaml, variables, startup)).unwrap_or_default())
+    // The digest of the file stands for the file. Writing to memory cannot fail, and all keys are strings.
+    digest::of(serde_json::to_vec(&(&receipt.output, variables, startup)).unwrap_or_default())
 }
 
 /// The uid of the resource among the owners of a revision.
@@ -665,6 +669,7 @@ mod tests {
             name: "demo-rev-1".to_owned(),
             packed: Packer::<Vec<u8>>::new().pack(&vec![7]),
             pod_digest: None,
+            basis: None,
         };
         let mut state = State::default();
         state.store("1", record);
@@ -674,9 +679,9 @@ mod tests {
     #[test]
     fn an_object_of_another_namespace_is_not_the_resolution_of_a_resource() {
         let state = state("hostile");
-        assert!(state.packed(&owner("team"), "demo-rev-1").is_none());
-        assert!(state.packed(&owner("hostile"), "demo-rev-1").is_some());
-        assert!(state.packed(&owner("hostile"), "demo-rev-2").is_none());
+        assert!(state.record(&owner("team"), "demo-rev-1").is_none());
+        assert!(state.record(&owner("hostile"), "demo-rev-1").is_some());
+        assert!(state.record(&owner("hostile"), "demo-rev-2").is_none());
     }
 
     #[test]
