@@ -5,8 +5,8 @@
 //! renamed, copied from elsewhere, written by another version) is a cache miss and is replaced. All access
 //! uses one directory handle, so no path can lead out of the directory.
 //!
-//! The MAC is that of AES-256-GCM without a plaintext. Megabytes stand between a start and a ready plugin,
-//! and processors compute it much faster than an HMAC.
+//! The MAC is that of ChaCha20-Poly1305 without a plaintext. Megabytes stand between a start and a ready
+//! plugin, and it is computed several times faster than an HMAC.
 
 mod directory;
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::{Dir, MetadataExt as _};
 use data_encoding::HEXLOWER;
 use llsd_adapter_sdk::documents::Description;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{self, SHA256};
 use ring::error::Unspecified;
 use serde::{Deserialize, Serialize};
@@ -204,7 +204,7 @@ impl CompileCache {
     }
 
     fn cipher(&self) -> Result<LessSafeKey, Unspecified> {
-        UnboundKey::new(&AES_256_GCM, &self.key).map(LessSafeKey::new)
+        UnboundKey::new(&CHACHA20_POLY1305, &self.key).map(LessSafeKey::new)
     }
 
     /// The bytes of all entries that can be read.
