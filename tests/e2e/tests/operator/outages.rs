@@ -9,10 +9,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use llsd_api::v1alpha2::Phase;
 use llsd_api::{Distribution, WEBHOOK_NAME, Webhook, WebhookEndpoint};
-use llsd_controller::{install_admission, install_definitions};
-use llsd_e2e::{DEADLINE, Operator, RolloutState, TestEnv, config_map, has_condition, named};
+use llsd_controller::{Options, install_admission, install_definitions};
+use llsd_e2e::{
+    DEADLINE, Operator, RolloutState, TcpProxy, TestEnv, config_map, has_condition, named, phase,
+};
 use llsd_testbed::{CertificateAuthority, Release, Testbed, until};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -73,6 +77,47 @@ async fn the_operator_continues_after_a_crash_of_the_api_server() {
         change_model(&operator, model).await;
         assert_configured(&operator, model).await;
     }
+    assert_eq!(RolloutState::of(&operator, "stable").await, stable);
+    // An API server that has just started denies requests until it has read the roles.
+    operator.ignore_earlier_denials();
+    operator.stop().await;
+}
+
+/// After a restart the API server does not know the versions of before, so that watches begin with new lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_the_operator_learns_from_a_new_list_are_applied() {
+    let (testbed, _guard) = exclusive_testbed().await;
+    let env = TestEnv::on(testbed, "listed").await;
+    let proxy = TcpProxy::to(testbed).await;
+    let settings = Options {
+        client: proxy.client(testbed, &env.user).await,
+        ..env.settings().await
+    };
+    let operator = env.start_operator_with(settings);
+    for name in ["stable", "changing", "deleted"] {
+        operator.create(&named(name)).await;
+        operator.wait_until_ready(name).await;
+    }
+    let stable = RolloutState::of(&operator, "stable").await;
+
+    proxy.disconnect();
+    change_model(&operator, "meanwhile").await;
+    operator.create(&named("new")).await;
+    let resources = operator.api::<Distribution>();
+    let now = DeleteParams::default();
+    resources.delete("deleted", &now).await.unwrap();
+    testbed.restart_api_server().await.unwrap();
+    let mark = operator.mark().await;
+    proxy.reconnect();
+
+    assert_configured(&operator, "meanwhile").await;
+    operator.wait_until_ready("new").await;
+    let again = operator.create(&named("deleted")).await;
+    let is_new = |cr: &Distribution| cr.uid() == again.uid() && phase(cr) == Some(Phase::Ready);
+    operator.wait_for("deleted", "ready", is_new).await;
+    let list = "list llamastackdistributions ".to_owned();
+    let requests = operator.requests_since(mark).await;
+    assert!(requests.contains(&list), "{requests:?}");
     assert_eq!(RolloutState::of(&operator, "stable").await, stable);
     // An API server that has just started denies requests until it has read the roles.
     operator.ignore_earlier_denials();
