@@ -1,12 +1,14 @@
 //! `cargo xtask test`: runs every check.
 //!
-//! Programs in Go are built while cargo builds the tests. Then test programs run several at a time.
+//! Programs in Go are built and packages installed while cargo builds the tests. Then test programs run several
+//! at a time.
 
 mod program;
 mod runner;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::ScopedJoinHandle;
 
 use anyhow::{Context, ensure};
 use llsd_toolchain::{Tool, ensure_built};
@@ -26,18 +28,14 @@ pub fn run() -> anyhow::Result<()> {
     eprintln!("==> dependencies of the core");
     boundaries::check()?;
 
-    let (go_programs, rust) = std::thread::scope(|scope| {
+    let (go_programs, packages, rust) = std::thread::scope(|scope| {
         let go_programs = scope.spawn(|| ensure_built(&cache, &Tool::ALL));
-        let rust = prepare_rust(&cache);
-        let go_programs = go_programs
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (go_programs, rust)
+        let packages = scope.spawn(|| install_packages(&cache));
+        let rust = prepare_rust();
+        (joined(go_programs), joined(packages), rust)
     });
-    let Prepared {
-        mut programs,
-        mut environment,
-    } = rust?;
+    let (mut programs, plugins) = rust?;
+    let mut environment = environment(&cache, packages?, plugins)?;
     for (tool, path) in Tool::ALL.into_iter().zip(go_programs?) {
         if let Some(variable) = variable(tool) {
             environment.push((variable.to_owned(), text(&path)?));
@@ -78,20 +76,47 @@ pub fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The test programs, and the variables by which they find other programs.
-struct Prepared {
-    programs: Vec<TestProgram>,
-    environment: Vec<(String, String)>,
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Builds, lints and checks everything in Rust, and installs server packages and compilers.
-fn prepare_rust(cache: &Path) -> anyhow::Result<Prepared> {
+/// Builds, lints and checks everything in Rust. Returns the test programs, and the folder of the plugins.
+fn prepare_rust() -> anyhow::Result<(Vec<TestProgram>, PathBuf)> {
     let programs = build()?;
     let artifacts = artifacts::built();
     artifacts.deny()?;
     let plugins = artifacts.plugins()?;
     artifacts.generate(true)?;
+    Ok((programs, plugins))
+}
+
+/// What is installed from packages.
+struct Packages {
+    python: PathBuf,
+    wasmtime: PathBuf,
+    node: PathBuf,
+    zig: PathBuf,
+}
+
+/// Installs server packages and compilers.
+fn install_packages(cache: &Path) -> anyhow::Result<Packages> {
     let oracle = oracle::ensure_oracle(cache)?;
+    Ok(Packages {
+        wasmtime: tools::ensure_wasmtime(cache, &oracle.python)?,
+        node: tools::ensure_node(cache, &oracle.python)?,
+        zig: tools::ensure_c_compiler(cache, &oracle.python)?,
+        python: oracle.python,
+    })
+}
+
+/// The variables by which tests find other programs.
+fn environment(
+    cache: &Path,
+    packages: Packages,
+    plugins: PathBuf,
+) -> anyhow::Result<Vec<(String, String)>> {
     let paths = [
         ("LLSD_CACHE", cache.to_owned()),
         ("LLSD_BIN", shell::target().join("debug/llsd")),
@@ -100,25 +125,15 @@ fn prepare_rust(cache: &Path) -> anyhow::Result<Prepared> {
         ("LLSD_PLUGINS", plugins),
         ("LLSD_ORACLE", cache.join("oracle")),
         ("LLSD_SCREENSHOTS", shell::target().join("screenshots")),
-        (
-            "LLSD_WASMTIME_BIN",
-            tools::ensure_wasmtime(cache, &oracle.python)?,
-        ),
-        ("LLSD_NODE_BIN", tools::ensure_node(cache, &oracle.python)?),
-        (
-            "LLSD_ZIG_BIN",
-            tools::ensure_c_compiler(cache, &oracle.python)?,
-        ),
-        ("LLSD_PYTHON", oracle.python),
+        ("LLSD_WASMTIME_BIN", packages.wasmtime),
+        ("LLSD_NODE_BIN", packages.node),
+        ("LLSD_ZIG_BIN", packages.zig),
+        ("LLSD_PYTHON", packages.python),
     ];
-    let environment = paths
-        .into_iter()
+    let variables = paths.into_iter();
+    variables
         .map(|(name, path)| Ok((name.to_owned(), text(&path)?)))
-        .collect::<anyhow::Result<_>>()?;
-    Ok(Prepared {
-        programs,
-        environment,
-    })
+        .collect()
 }
 
 /// Builds the whole workspace, and returns the test programs.
