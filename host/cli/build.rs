@@ -29,9 +29,7 @@ fn main() {
     );
 
     let mut sdk = vec![("Cargo.toml".to_owned(), manifest)];
-    for folder in ["src", "wit"] {
-        files(&root.join("guest-sdk").join(folder), folder, &mut sdk);
-    }
+    files(&root.join("guest-sdk/src"), "src", &mut sdk);
     let mut code = constant("SDK", "The SDK, as a package of its own.", &sdk);
     for (name, doc, folder) in [
         (

@@ -56,9 +56,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let image = format!("{REPOSITORY}:{}", env!("CARGO_PKG_VERSION"));
     let bundle = olm::files(&image, &files)?.into_iter();
     files.extend(bundle.map(|(path, content)| (Path::new(olm::FOLDER).join(path), content)));
-    // The SDK must build from its package alone, which cannot contain files of a parent directory.
     let wit = std::fs::read_to_string(shell::root().join("wit/v1.0.0/adapter.wit"))?;
     files.extend(bindings::files(&wit)?);
-    files.insert("guest-sdk/wit/adapter.wit".into(), wit);
     Ok(files)
 }

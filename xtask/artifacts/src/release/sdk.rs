@@ -14,10 +14,9 @@ use crate::package::archive::Entry;
 
 /// Folders of the checkout that are packed unchanged. The conformance suite is for reading;
 /// `llsd plugin test` runs it.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 5] = [
     "wit",
     "guest-sdk/src",
-    "guest-sdk/wit",
     "guest-sdk/env-expressions",
     "plugins/example-pack",
     "tests/conformance",
