@@ -92,7 +92,9 @@ fn main() -> anyhow::Result<()> {
     cached()?.load(&bytes, Origin::BuiltIn)?;
     println!("compiling the component: {:.1?}", begin.elapsed());
     let host = cached()?;
-    let ready = measure(100, || Ok(host.load(&bytes, Origin::BuiltIn).map(drop)?))?;
+    let ready = measure(RUNS / 2, || {
+        Ok(host.load(&bytes, Origin::BuiltIn).map(drop)?)
+    })?;
     println!(
         "ready from the compile cache: p50 {:.2?}  p99 {:.2?}",
         ready.p50, ready.p99
