@@ -51,10 +51,14 @@ pub fn run() -> anyhow::Result<()> {
     if !can_run_node(&testbed)? {
         programs.retain(|program| program.shared() != Some(Shared::Node));
     }
-    // The longest chain first, and what runs alone last.
+    // The longest chains first, and what runs alone last.
     programs.sort_by_key(|program| {
-        let is_first = program.shared() == Some(Shared::ControlPlane);
-        (program.runs_alone(), !is_first)
+        let chain = match program.shared() {
+            Some(Shared::ControlPlane) => 0,
+            Some(Shared::Servers) => 1,
+            Some(Shared::Node | Shared::Browser) | None => 2,
+        };
+        (program.runs_alone(), chain)
     });
 
     let control_planes = testbed.start_control_planes()?;
