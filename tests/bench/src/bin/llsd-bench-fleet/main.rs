@@ -162,7 +162,7 @@ impl<'a> Fleet<'a> {
         let start = self.start_cost(&version).await?;
         self.bare_deployments(&mut figures).await?;
         self.create(self.size).await?;
-        // The cluster is as full as with the operator, because a full one alone takes longer for each create.
+        // In a cluster as full as beside the operator, because each create takes longer in a full one.
         tokio::time::sleep(QUIET).await;
         let alone = self.author("alone").await?;
 
