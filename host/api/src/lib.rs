@@ -23,6 +23,7 @@ mod schema;
 pub mod schema_plugin;
 mod schema_validation;
 pub mod server_variables;
+mod unmanaged;
 pub mod v1alpha1;
 pub mod v1alpha2;
 mod webhook;

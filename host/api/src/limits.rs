@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::diagnostic::Diagnostic;
 use crate::field_path::FieldPath;
+use crate::unmanaged::Unmanaged;
 
 /// Nesting below `spec`: twice as much as any resource has. Fields with a schema reach 12 levels.
 pub const SPEC_DEPTH: usize = 32;
@@ -31,13 +32,17 @@ const NAMED_LEVELS: usize = 3;
 /// Objects up to this size cannot have too many values, and are not measured.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Parses an object of the cluster, unless it is nested too deeply or has too many values.
+/// Parses an object of the cluster without its managed fields, unless it is nested too deeply or has too many
+/// values.
 pub fn read_object(json: &str) -> Result<Value, Diagnostic> {
     let exceeded = || JsonSize::measure(json).exceeded_by_object();
     if json.len() > SMALL_BYTES
         && let Some(error) = exceeded()
     {
         return Err(error);
+    }
+    if let Ok(Unmanaged(object)) = serde_json::from_str(json) {
+        return Ok(Value::Object(object));
     }
     serde_json::from_str(json).map_err(|error| {
         exceeded().unwrap_or_else(|| {
