@@ -1,9 +1,11 @@
 //! The namespaces that an operator watches.
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::api::{Api, DynamicObject};
+use kube::api::Api;
 use kube::core::ApiResource;
 use kube::{Client, Resource};
+
+use super::ReceivedObject;
 
 /// The namespaces that an operator watches and serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Scope {
         &self,
         client: &Client,
         resource: &ApiResource,
-    ) -> Api<DynamicObject> {
+    ) -> Api<ReceivedObject> {
         match self {
             Self::Cluster => Api::all_with(client.clone(), resource),
             Self::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, resource),

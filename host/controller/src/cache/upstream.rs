@@ -95,16 +95,22 @@ pub(super) fn may_need_adoption(metadata: &ObjectMeta) -> bool {
 /// Many operators have a field manager called `manager`. But only the one that made the object set its
 /// owner and the labels of a child object. Some of them may have been removed since.
 pub(crate) fn is_written_by_upstream(entry: &ManagedFieldsEntry, resource: Option<&str>) -> bool {
-    let manager = entry.manager.as_deref();
-    let is_upstream = match entry.operation.as_deref() {
-        Some("Update") => manager == Some(UPSTREAM_MANAGER),
-        Some("Apply") => {
-            manager != Some(FIELD_MANAGER)
-                && (resource.is_none() || manager == resource || manager == Some(OGX_MANAGER))
-        }
-        _ => false,
-    };
+    let (manager, operation) = (entry.manager.as_deref(), entry.operation.as_deref());
+    let is_upstream = may_be_of_upstream(manager, operation)
+        && (operation != Some("Apply")
+            || resource.is_none()
+            || manager == resource
+            || manager == Some(OGX_MANAGER));
     is_upstream && entry.subresource.is_none() && is_of_maker(entry)
+}
+
+/// Whether a request of llama-stack-k8s-operator can have this field manager, for any resource.
+pub(super) fn may_be_of_upstream(manager: Option<&str>, operation: Option<&str>) -> bool {
+    match operation {
+        Some("Update") => manager == Some(UPSTREAM_MANAGER),
+        Some("Apply") => manager != Some(FIELD_MANAGER),
+        _ => false,
+    }
 }
 
 fn is_of_maker(entry: &ManagedFieldsEntry) -> bool {

@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::{
-    Change, ClusterCache, InProgress, ObjectCache, ReconcileTrigger, References, Referent, Scope,
-    pod_state, projection, upstream,
+    Change, ClusterCache, InProgress, ObjectCache, ReceivedObject, ReconcileTrigger, References,
+    Referent, Scope, pod_state, projection, upstream,
 };
 
 /// Objects in one response of a list. A response is held as text before it is parsed, and one object has up
@@ -80,7 +80,7 @@ impl Watches {
                     self.scope.dynamic_api(&self.client, &kind.resource()),
                     children.clone(),
                     Source::Child(kind),
-                    move |object| projection::child(kind, object),
+                    move |ReceivedObject(object)| projection::child(kind, object),
                 ),
             }
         }
