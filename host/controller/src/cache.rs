@@ -49,7 +49,7 @@ pub use object_lookup::ObjectLookup;
 pub(crate) use pace::Pace;
 pub(crate) use packed::{Packed, Packer};
 pub(crate) use pod_state::{failing_probe, pod_problem};
-pub(crate) use projection::mounted_config_maps;
+pub(crate) use projection::{is_metadata_only, mounted_config_maps};
 pub(crate) use received_object::ReceivedObject;
 pub(crate) use reconcile_queue::{Priority, ReconcileQueue};
 pub(crate) use references::{References, Referent};

@@ -13,6 +13,7 @@ mod decide;
 mod error;
 pub(crate) mod gather;
 pub(crate) mod generate;
+mod metadata_response;
 pub(crate) mod report;
 pub(crate) mod resolve;
 mod resolve_secrets;

@@ -34,10 +34,14 @@ impl<T: Serialize + DeserializeOwned> Packer<T> {
 
     pub(crate) fn pack(&self, value: &T) -> Packed {
         // Writing to memory cannot fail, and all keys of an object are strings.
-        let json = serde_json::to_vec(value).unwrap_or_default();
+        self.pack_json(&serde_json::to_vec(value).unwrap_or_default())
+    }
+
+    /// Packs a value that is JSON already.
+    pub(crate) fn pack_json(&self, json: &[u8]) -> Packed {
         let first = || json[..json.len().min(MAX_DICTIONARY_BYTES)].into();
         let dictionary = self.dictionary.get_or_init(first);
-        Packed(compress_prepend_size_with_dict(&json, dictionary).into())
+        Packed(compress_prepend_size_with_dict(json, dictionary).into())
     }
 
     /// The packed value; `None` if another packer made it.

@@ -65,7 +65,7 @@ pub(super) fn revision(full: ObjectMeta) -> DynamicObject {
 }
 
 /// Whether objects of a kind are watched without their content.
-pub(super) fn is_metadata_only(kind: Kind) -> bool {
+pub(crate) fn is_metadata_only(kind: Kind) -> bool {
     matches!(kind, Kind::ConfigMap | Kind::Secret)
 }
 

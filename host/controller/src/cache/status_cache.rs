@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use kube::api::ObjectMeta;
 use llsd_api::Distribution;
 use llsd_api::v1alpha2::DistributionStatus;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ impl StatusCache {
     pub(crate) fn newest(&self, cr: &Distribution) -> (DistributionStatus, String) {
         let mut all = self.0.lock();
         let uid = cr.metadata.uid.clone().unwrap_or_default();
-        let watched = version(cr);
+        let watched = version(&cr.metadata);
         match all.get(&uid) {
             Some(written) if written.version > watched => {
                 (written.status.clone(), written.version.to_string())
@@ -52,19 +53,19 @@ impl StatusCache {
         is_own
     }
 
-    /// Stores the API server's response to a status write.
-    pub(crate) fn record(&self, cr: &Distribution) {
+    /// Stores a status that was written. `resource` is the API server's response.
+    pub(crate) fn record(&self, resource: &ObjectMeta, status: DistributionStatus) {
         let written = Written {
-            version: version(cr),
-            status: cr.status.clone().unwrap_or_default(),
+            version: version(resource),
+            status,
         };
-        let uid = cr.metadata.uid.clone().unwrap_or_default();
+        let uid = resource.uid.clone().unwrap_or_default();
         self.0.lock().insert(uid, written);
     }
 }
 
-fn version(cr: &Distribution) -> u64 {
-    let version = cr.metadata.resource_version.as_deref();
+fn version(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
@@ -86,12 +87,12 @@ mod tests {
     #[test]
     fn only_the_status_that_we_wrote_is_our_own() {
         let statuses = StatusCache::default();
-        statuses.record(&resource("7"));
+        statuses.record(&resource("7").metadata, DistributionStatus::default());
         assert!(!statuses.take_delivered("u", "6"), "an older one");
         assert_eq!(statuses.newest(&resource("6")).1, "7");
         assert!(statuses.take_delivered("u", "7"));
         assert!(!statuses.take_delivered("u", "7"), "once");
-        statuses.record(&resource("8"));
+        statuses.record(&resource("8").metadata, DistributionStatus::default());
         assert!(!statuses.take_delivered("u", "9"), "a newer one");
     }
 }

@@ -24,6 +24,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams};
+use kube::core::Request;
 use llsd_api::Distribution;
 use llsd_api::checked::Checked;
 use llsd_api::labels::FIELD_MANAGER;
@@ -37,6 +38,7 @@ use super::context::Context;
 use super::error::Error;
 use super::gather::Gathered;
 use super::generate::as_adapters;
+use super::metadata_response;
 use super::updates::Update;
 use crate::servers::PollTarget;
 use observed::Observed;
@@ -141,9 +143,11 @@ pub(crate) async fn report(
     };
     let change: Patch<()> = Patch::Json(replacement(version, &new));
     let api = Api::<Distribution>::namespaced(ctx.client.clone(), &owner.namespace);
-    match api.patch_status(&owner.name, &parameters, &change).await {
+    let request = Request::new(api.resource_url());
+    let request = request.patch_subresource("status", &owner.name, &parameters, &change);
+    match metadata_response::send(&ctx.client, request).await {
         Ok(written) => {
-            ctx.statuses.record(&written);
+            ctx.statuses.record(&written, new.clone());
             ctx.events
                 .publish(transitions::transitions(&old, &new), &cr.object_ref(&()))
                 .await;

@@ -21,7 +21,7 @@ use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
     Preconditions,
 };
-use kube::core::PartialObjectMeta;
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, ResourceExt};
 use llsd_api::labels;
 use llsd_api::{API_VERSION_V1ALPHA2, KIND};
@@ -33,6 +33,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::apply::is_ours;
+use super::metadata_response;
 use crate::cache::{ClusterCache, PAGE_SIZE, Packed, Packer, Scope};
 pub(crate) use basis::Basis;
 pub(crate) use resolution::{AuthorInputs, Resolution};
@@ -185,7 +186,8 @@ impl Revisions {
             let encoded = record::encoded(&revision);
             if let Some(Ok(resolution)) = encoded.map(|encoded| record::decode(&encoded)) {
                 let namespace = revision.namespace().unwrap_or_default();
-                self.store(namespace, &uid, revision.name_any(), &resolution);
+                let packed = self.packer.pack(&resolution);
+                self.store(namespace, &uid, revision.name_any(), &resolution, packed);
             }
         }
     }
@@ -288,17 +290,17 @@ impl Revisions {
         let newest = self.heads(owner).first().map_or(0, |(number, _)| *number);
         let number = newest + 1;
         let name = format!("{}{INFIX}{number}", owner.name);
-        let encoded = record::encode(resolution);
+        let json = record::json(resolution);
+        let encoded = record::encode(&json);
         let revision = ControllerRevision {
             metadata: metadata(owner, &name, notes),
             revision: number,
             data: Some(record::data(resolution, &encoded)),
         };
-        let (api, parameters) = (self.api(owner), PostParams::default());
-        let created = match api.create(&parameters, &revision).await {
+        let created = match self.create(owner, &revision).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 self.delete_left_behind(owner, &name).await?;
-                api.create(&parameters, &revision).await
+                self.create(owner, &revision).await
             }
             created => created,
         };
@@ -307,15 +309,28 @@ impl Revisions {
             self.state.lock().numbers = None;
             failure("create", &name, error)
         })?;
-        self.cache.record_revision(created.metadata);
+        self.cache.record_revision(created);
         {
-            self.store(owner.namespace.clone(), &owner.uid, name, resolution);
+            let packed = self.packer.pack_json(&json);
+            let namespace = owner.namespace.clone();
+            self.store(namespace, &owner.uid, name, resolution, packed);
             let mut state = self.state.lock();
             state.listed.remove(&owner.uid);
             let numbers = state.numbers.get_or_insert_default();
             numbers.entry(owner.uid.clone()).or_default().insert(number);
         }
         self.prune(owner).await
+    }
+
+    async fn create(
+        &self,
+        owner: &Owner,
+        revision: &ControllerRevision,
+    ) -> Result<ObjectMeta, kube::Error> {
+        let body = serde_json::to_vec(revision).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(self.api(owner).resource_url());
+        let request = request.create(&PostParams::default(), body);
+        metadata_response::send(&self.client, request).await
     }
 
     /// Changes the annotations of a revision.
@@ -394,7 +409,8 @@ impl Revisions {
                     self.heads(owner).first().map(|(newest, _)| *newest) == Some(number);
                 if is_newest {
                     let namespace = owner.namespace.clone();
-                    self.store(namespace, &owner.uid, name.clone(), &resolution);
+                    let packed = self.packer.pack(&resolution);
+                    self.store(namespace, &owner.uid, name.clone(), &resolution, packed);
                 }
                 resolution
             }
@@ -425,11 +441,18 @@ impl Revisions {
         Ok(decoded.ok())
     }
 
-    fn store(&self, namespace: String, uid: &str, name: String, resolution: &Resolution) {
+    fn store(
+        &self,
+        namespace: String,
+        uid: &str,
+        name: String,
+        resolution: &Resolution,
+        packed: Packed,
+    ) {
         let record = Record {
             namespace,
             name,
-            packed: self.packer.pack(resolution),
+            packed,
             pod_digest: match &resolution.plan {
                 ConfigPlan::Generated(generated) => Some(pod_digest(generated)),
                 ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,

@@ -1,14 +1,20 @@
 //! One object: its desired and its live state, and the requests that make them equal.
 
+use std::borrow::Cow;
+
+use axum::http;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{Request, request};
 use llsd_api::labels::FIELD_MANAGER;
 use llsd_render::objects::{Child, DESIRED_DIGEST, Kind, Need, Owner, Write};
 use serde_json::{Value, json};
 
 use super::contains::contains;
 use super::{Error, Target, adoption, check_owner, managed_fields};
+use crate::cache::{ReceivedObject, is_metadata_only};
+use crate::reconcile::metadata_response;
 
 /// A resource version that no object has. An apply with it can create an object, but fails with a
 /// conflict if the object exists.
@@ -215,14 +221,14 @@ async fn write_managed_fields(
 /// belong to the create request, and no later apply could remove them.
 async fn post(target: Target<'_>, desired: &Child) -> Result<DynamicObject, Error> {
     let failed = |error| failure("create", desired.kind, &desired.name, error);
-    let object = serde_json::from_value(desired.object.clone())
+    let body = serde_json::to_vec(&desired.object)
         .map_err(|error| failed(kube::Error::SerdeError(error)))?;
     let parameters = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    let created = api(target, desired.kind).create(&parameters, &object).await;
-    created.map_err(failed)
+    let request = request(target, desired.kind).create(&parameters, body);
+    send(target, desired.kind, request).await.map_err(failed)
 }
 
 async fn server_side_apply(
@@ -231,21 +237,37 @@ async fn server_side_apply(
     version: Option<&str>,
 ) -> Result<DynamicObject, Error> {
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    let api = api(target, desired.kind);
-    let result = match version {
-        Some(version) => {
-            let mut object = desired.object.clone();
-            object["metadata"]["resourceVersion"] = json!(version);
-            api.patch(&desired.name, &parameters, &Patch::Apply(object))
-                .await
-        }
-        None => {
-            let object = &desired.object;
-            api.patch(&desired.name, &parameters, &Patch::Apply(object))
-                .await
-        }
-    };
-    result.map_err(|error| failure("apply", desired.kind, &desired.name, error))
+    let mut object = Cow::Borrowed(&desired.object);
+    if let Some(version) = version {
+        object.to_mut()["metadata"]["resourceVersion"] = json!(version);
+    }
+    let patch = Patch::Apply(&*object);
+    let request = request(target, desired.kind).patch(&desired.name, &parameters, &patch);
+    let applied = send(target, desired.kind, request).await;
+    applied.map_err(|error| failure("apply", desired.kind, &desired.name, error))
+}
+
+/// Sends a write, and returns as much of the written object as the cache holds of its kind.
+async fn send(
+    target: Target<'_>,
+    kind: Kind,
+    request: Result<http::Request<Vec<u8>>, request::Error>,
+) -> Result<DynamicObject, kube::Error> {
+    if is_metadata_only(kind) {
+        let metadata = metadata_response::send(target.client, request).await?;
+        return Ok(DynamicObject {
+            types: None,
+            metadata,
+            data: Value::Null,
+        });
+    }
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let ReceivedObject(written) = target.client.request(request).await?;
+    Ok(written)
+}
+
+fn request(target: Target<'_>, kind: Kind) -> Request {
+    Request::new(api(target, kind).resource_url())
 }
 
 /// Copies what must not change from a live object to the desired one. Fails if the object must not be
