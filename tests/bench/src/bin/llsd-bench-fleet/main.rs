@@ -18,8 +18,8 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube::api::{Api, ListMeta, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
 use llsd_bench::{
@@ -27,6 +27,8 @@ use llsd_bench::{
     until_count,
 };
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -431,19 +433,21 @@ impl<'a> Fleet<'a> {
             (Figure::ListStoredSeconds, "v1alpha2"),
         ];
         for (figure, version) in lists {
+            let namespace = self.namespace.name();
+            let url = format!(
+                "/apis/llamastack.io/{version}/namespaces/{namespace}/llamastackdistributions"
+            );
             let started = Instant::now();
-            list(&self.resources(version)).await?;
+            let listed = list(&self.client, &url).await?;
             figures.insert(figure, started.elapsed().as_secs_f64());
+            ensure!(
+                listed >= self.size,
+                "{listed} of {} resources are listed",
+                self.size
+            );
         }
         figures.insert(Figure::ListPeak, leader.memory()?.peak);
         Ok(())
-    }
-
-    /// All resources in a version.
-    fn resources(&self, version: &str) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("llamastack.io", version, "LlamaStackDistribution");
-        let kind = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.client.clone(), self.namespace.name(), &kind)
     }
 
     /// The seconds after `since` until an operator has written a change of the first resource.
@@ -512,14 +516,24 @@ fn any_port() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Lists all objects in pages.
-async fn list(api: &Api<DynamicObject>) -> anyhow::Result<()> {
+/// A page of a list. What is in the resources is not parsed, so that only the list is measured.
+#[derive(Deserialize)]
+struct Page {
+    metadata: ListMeta,
+    items: Vec<IgnoredAny>,
+}
+
+/// Lists all objects in pages, and returns their number.
+async fn list(client: &Client, url: &str) -> anyhow::Result<usize> {
     let mut parameters = ListParams::default().limit(PAGE);
+    let mut number = 0;
     loop {
-        let page = api.list(&parameters).await?;
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+        let request = Request::new(url).list(&parameters)?;
+        let Page { metadata, items } = client.request(request).await?;
+        number += items.len();
+        match metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(()),
+            None => return Ok(number),
         }
     }
 }
