@@ -23,8 +23,8 @@ use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, ResourceExt};
 use llsd_api::Distribution;
 use llsd_bench::{
-    DEADLINE, Operator, QUIET, by_verb, cpu_seconds, measurement, plot, requests, settle,
-    until_count,
+    DEADLINE, Operator, QUIET, ReferenceWorkload, by_verb, cpu_seconds, measurement, plot,
+    requests, settle, until_count,
 };
 use llsd_testbed::{AuditedRequest, Mark, Namespace, Testbed};
 use serde::Deserialize;
@@ -170,12 +170,15 @@ impl<'a> Fleet<'a> {
 
         let address = scraper.address();
         let options = [&version.options()[..], &["--metrics", &address]].concat();
+        let conversions = scraper::conversions(&self.client).await?;
         let leader = self.start("a", Some(self.webhooks), &options)?;
         self.reconcile_all(&leader, &start, alone, &mut figures)
             .await?;
+        let converted = scraper::conversions(&self.client).await? - conversions;
         let all = self.size + 2 * AUTHORED;
         let passes = scraper.reconciles().await? / count(all);
         figures.insert(Figure::ReconcilesEach, passes);
+        figures.insert(Figure::ConversionsEach, converted / count(all));
         figures.insert(Figure::LeaderMemory, leader.memory()?.now);
         self.rest(&mut figures).await?;
         let beside = self.author("idle").await?;
@@ -371,7 +374,7 @@ impl<'a> Fleet<'a> {
         figures: &mut Figures,
     ) -> anyhow::Result<()> {
         let (mark, started) = (self.testbed.audit().mark()?, Instant::now());
-        let api_server = self.api_server_cpu()?;
+        let (api_server, reference) = (self.api_server_cpu()?, ReferenceWorkload::start());
         // Before, it starts and is not busy with resources.
         self.first_request(mark, is_write_of_resource).await?;
         let beside = self.author("beside").await?;
@@ -393,6 +396,9 @@ impl<'a> Fleet<'a> {
         let each = 1000.0 / count(all);
         let cpu = leader.cpu()? - start.operator;
         figures.insert(Figure::OperatorCpuEach, cpu * each);
+        let reference = reference.stop()?;
+        figures.insert(Figure::ReferenceCpu, reference);
+        figures.insert(Figure::OperatorWorkEach, cpu * each / reference);
         let cpu = self.api_server_cpu()? - api_server - start.api_server;
         figures.insert(Figure::ApiServerCpuEach, cpu * each);
         let sent = requests(self.testbed, mark)?;

@@ -1,4 +1,4 @@
-//! Reads the metrics of an operator.
+//! Reads the metrics of an operator, and of the API server.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -6,7 +6,8 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, GetParams, PostParams};
+use kube::core::Request;
 use llsd_testbed::Namespace;
 use serde_json::json;
 
@@ -67,6 +68,14 @@ impl Scraper {
         let response = client.get(url).bearer_auth(&self.token).send().await?;
         Ok(response.error_for_status()?.text().await?)
     }
+}
+
+/// The number of conversions that the API server asked an operator for, and got.
+pub(crate) async fn conversions(client: &Client) -> anyhow::Result<f64> {
+    let request = Request::new("").get("metrics", &GetParams::default())?;
+    let metrics = client.request_text(request).await?;
+    let metric = "apiserver_crd_conversion_webhook_duration_seconds_count{";
+    Ok(sum(&metrics, metric, "succeeded=\"true\""))
 }
 
 fn calls(metrics: &str) -> f64 {

@@ -20,7 +20,10 @@ pub(crate) enum Figure {
     FailOverKilled,
     RequestsEach,
     ReconcilesEach,
+    ConversionsEach,
     OperatorCpuEach,
+    ReferenceCpu,
+    OperatorWorkEach,
     ApiServerCpuEach,
     BareDeploymentCpu,
     AuthorSlowdown,
@@ -35,7 +38,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 28] = [
         Self::FirstStartPeak,
         Self::LeaderMemory,
         Self::StandbyMemory,
@@ -49,7 +52,10 @@ impl Figure {
         Self::FailOverKilled,
         Self::RequestsEach,
         Self::ReconcilesEach,
+        Self::ConversionsEach,
         Self::OperatorCpuEach,
+        Self::ReferenceCpu,
+        Self::OperatorWorkEach,
         Self::ApiServerCpuEach,
         Self::BareDeploymentCpu,
         Self::AuthorSlowdown,
@@ -82,7 +88,13 @@ impl Figure {
             Self::FailOverKilled => ("fail-over after kill -9, s", Some(18.0)),
             Self::RequestsEach => ("requests for each new resource", Some(5.0)),
             Self::ReconcilesEach => ("reconciliations of each new resource", None),
+            Self::ConversionsEach => ("conversions of each new resource", None),
             Self::OperatorCpuEach => ("operator CPU for each new resource, ms", Some(8.0)),
+            Self::ReferenceCpu => ("CPU of a reference workload meanwhile, ms", None),
+            Self::OperatorWorkEach => (
+                "operator CPU for each new resource, in reference workloads",
+                None,
+            ),
             Self::ApiServerCpuEach => ("API server CPU for each new resource, ms", None),
             Self::BareDeploymentCpu => ("API server CPU for a bare Deployment, ms", None),
             Self::AuthorSlowdown => ("author's creates beside a busy operator, ratio", Some(2.0)),
