@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
 /// All plugins of this repository. Those that are built in are loaded in this order, newest first.
 const LIST: &str = "../plugins.json";
 
@@ -33,9 +36,10 @@ fn build() -> Result<(), Box<dyn std::error::Error>> {
     for adapter in built_in_adapters()? {
         println!("cargo::rerun-if-changed=../{adapter}");
         let component = llsd_componentize::build(&plugins.join(&adapter), &guests)?;
+        let digest = HEXLOWER.encode(&Sha256::digest(&component));
         std::fs::write(out.join(format!("{adapter}.wasm")), component)?;
         table += &format!(
-            "Builtin {{ name: {adapter:?}, component: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{adapter}.wasm\")) }},"
+            "Builtin {{ name: {adapter:?}, digest: \"sha256:{digest}\", component: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{adapter}.wasm\")) }},"
         );
     }
     std::fs::write(out.join("adapters.rs"), table + "]")?;

@@ -110,7 +110,7 @@ pub(crate) fn load(host: &Host, arguments: &PluginOptions) -> anyhow::Result<Vec
     let progress = Progress::of_items("loading the built-in plugins", llsd_builtin::ADAPTERS.len());
     for builtin in llsd_builtin::ADAPTERS {
         let plugin = host
-            .load(builtin.component, Origin::BuiltIn)
+            .load_built_in(builtin.component, builtin.digest)
             .with_context(|| format!("failed to load the built-in plugin {}", builtin.name))?;
         plugins.push(plugin);
         progress.advance();
@@ -142,6 +142,18 @@ pub(crate) fn as_adapters(plugins: &[Plugin]) -> Vec<&dyn Adapter> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn built_in_plugins_have_the_digests_of_their_components() {
+        for builtin in llsd_builtin::ADAPTERS {
+            assert_eq!(
+                builtin.digest,
+                llsd_render::digest::of(builtin.component),
+                "{}",
+                builtin.name
+            );
+        }
+    }
 
     #[test]
     fn limits_are_read_from_a_file_or_a_schema_plugin() {

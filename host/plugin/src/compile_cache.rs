@@ -111,8 +111,10 @@ impl CompileCache {
     /// The machine code of a component, if the cache has it and its MAC is valid.
     pub(crate) fn get(&self, engine: &Engine, digest: &str) -> Option<Entry> {
         let name = entry_name(engine, digest);
-        let mut bytes = Vec::new();
         let file = self.directory.open(&name).ok()?;
+        // Otherwise the buffer is copied each time it grows.
+        let size = file.metadata().ok()?.len().min(CAPACITY);
+        let mut bytes = Vec::with_capacity(usize::try_from(size).ok()? + 1);
         file.take(CAPACITY).read_to_end(&mut bytes).ok()?;
         let (rest, mac) = bytes.split_last_chunk::<MAC_BYTES>()?;
         let (body, nonce) = rest.split_last_chunk::<NONCE_LEN>()?;

@@ -140,7 +140,23 @@ impl Host {
                 limit: limits.component_bytes,
             });
         }
-        let digest: Arc<str> = digest::of(bytes).into();
+        self.load_digested(bytes, &digest::of(bytes), origin, limits)
+    }
+
+    /// Loads a component that is part of this binary, with the host's limits. Its digest was computed when the
+    /// binary was built: computing it takes as long as loading the component from the compile cache.
+    pub fn load_built_in(&self, bytes: &[u8], digest: &str) -> Result<Plugin, LoadError> {
+        self.load_digested(bytes, digest, Origin::BuiltIn, &self.inner.limits)
+    }
+
+    fn load_digested(
+        &self,
+        bytes: &[u8],
+        digest: &str,
+        origin: Origin,
+        limits: &Limits,
+    ) -> Result<Plugin, LoadError> {
+        let digest: Arc<str> = digest.into();
         let component = match self.load_from_cache(&digest) {
             Some(component) => component,
             None => self.compile(bytes, digest, origin, limits)?,

@@ -7,6 +7,8 @@
 pub struct Builtin {
     /// Name of the adapter, for example `llama-stack-0.7`.
     pub name: &'static str,
+    /// `sha256:…` of the component.
+    pub digest: &'static str,
     /// The component.
     pub component: &'static [u8],
 }

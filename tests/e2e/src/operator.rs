@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use llsd_controller::{
     Endpoints, ImageLookup, Metrics, ObjectLookup, Options, Registries, WritePace, run,
 };
-use llsd_plugin::{CompileCache, Compiler, Host, HostConfig, Origin, Plugin};
+use llsd_plugin::{CompileCache, Compiler, Host, HostConfig, Plugin};
 use llsd_registry::{Keyring, Registry};
 use llsd_testbed::toolchain::cache_dir;
 use tokio::sync::{oneshot, watch};
@@ -132,7 +132,8 @@ pub fn plugins() -> Vec<Plugin> {
     static LOADED: OnceLock<Vec<Plugin>> = OnceLock::new();
     let load = || {
         let host = host();
-        let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
+        let load =
+            |one: &llsd_builtin::Builtin| host.load_built_in(one.component, one.digest).unwrap();
         llsd_builtin::ADAPTERS.iter().map(load).collect()
     };
     LOADED.get_or_init(load).clone()

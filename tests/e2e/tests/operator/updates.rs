@@ -13,7 +13,7 @@ use llsd_e2e::{
     DEADLINE, Operator, RolloutState, STARTER, TestEnv, TestRegistry, condition, config_map,
     has_condition, minimal, named, on_image, registries,
 };
-use llsd_plugin::{Host, HostConfig, Origin};
+use llsd_plugin::{Host, HostConfig};
 use llsd_render::objects::DESIRED_DIGEST;
 use llsd_testbed::{Access, eventually};
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ async fn a_restart_with_200_resources_writes_nothing_and_calls_no_plugin_and_no_
         ..HostConfig::default()
     })
     .unwrap();
-    let load = |one: &llsd_builtin::Builtin| host.load(one.component, Origin::BuiltIn).unwrap();
+    let load = |one: &llsd_builtin::Builtin| host.load_built_in(one.component, one.digest).unwrap();
     let settings = Options {
         plugins: llsd_builtin::ADAPTERS.iter().map(load).collect(),
         host: host.clone(),
