@@ -31,6 +31,8 @@ use llsd_adapter_sdk::serde_json::Value;
 use crate::layout::Dialect;
 use llsd_adapter_sdk::Release;
 
+/// Assembles the file. Its largest steps are not inlined: the operator compiles adapters when it starts, and
+/// one function of all steps takes 15 MiB more memory to compile than the steps one by one.
 pub(crate) fn assemble(dialect: &'static Dialect, request: AssemblyRequest) -> Answer<Assembly> {
     let AssemblyRequest {
         schema: _,

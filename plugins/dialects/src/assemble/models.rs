@@ -10,6 +10,7 @@ use crate::names;
 use llsd_adapter_sdk::Release;
 
 /// Registers the models, and returns the ids that clients use.
+#[inline(never)]
 pub(super) fn register(stack: &mut Stack, models: Vec<Model>) -> Vec<ModelId> {
     let mut ids = Vec::with_capacity(models.len());
     for model in models {

@@ -21,6 +21,7 @@ const KINDS: [(&str, &str, &str, &str); 4] = [
 ];
 
 /// Registers the resources, in their order: benchmarks name datasets.
+#[inline(never)]
 pub(super) fn register(stack: &mut Stack, registrations: Vec<Object>, models: &[ModelId]) {
     for registration in registrations {
         let kind = registration.get("kind").and_then(Value::as_str);

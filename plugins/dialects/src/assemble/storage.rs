@@ -26,6 +26,7 @@ struct Choice {
 }
 
 /// Applies the storage of the resource to the base.
+#[inline(never)]
 pub(super) fn apply(stack: &mut Stack, storage: Storage, data_dir: &str) {
     let Storage {
         kv,

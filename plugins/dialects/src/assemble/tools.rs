@@ -72,6 +72,7 @@ const KNOWN: [Known; 4] = [
 ];
 
 /// Registers the tools.
+#[inline(never)]
 pub(super) fn register(stack: &mut Stack, tools: Vec<Tool>) {
     for tool in tools {
         if stack.disabled_at(API).is_some() {

@@ -55,7 +55,8 @@ fn workspace(manifest: &str) -> anyhow::Result<String> {
         .context("the list of members in Cargo.toml does not end")?;
     let whole = format!("{before}{MEMBERS}{after}");
     let sections = whole.split("\n[profile.");
-    let is_wanted = |section: &&str| section.starts_with("guest]") || !section.contains(".package");
+    let of_sdk = "guest.package.llsd-adapter-sdk]";
+    let is_wanted = |section: &&str| section.starts_with(of_sdk) || !section.contains(".package");
     let mut kept = String::new();
     for (index, section) in sections.enumerate() {
         if index == 0 {
@@ -99,7 +100,7 @@ mod tests {
         assert!(manifest.contains(MEMBERS));
         assert!(!manifest.contains("host/cli\""));
         assert!(manifest.contains("\n[profile.guest]\n"));
-        assert!(!manifest.contains("[profile.guest.package.llsd-dialects]"));
+        assert!(manifest.contains("\n[profile.guest.package.llsd-adapter-sdk]\n"));
         assert!(!manifest.contains("[profile.dev.package"));
     }
 }
