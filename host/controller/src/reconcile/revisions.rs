@@ -9,10 +9,12 @@
 //! at once; another one is read when it is needed.
 
 mod basis;
+mod notes;
 mod record;
 mod resolution;
+mod state;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -25,10 +27,9 @@ use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, ResourceExt};
 use llsd_api::labels;
 use llsd_api::{API_VERSION_V1ALPHA2, KIND};
-use llsd_render::objects::{ConfigPlan, Owner};
-use llsd_render::{Generated, digest};
+use llsd_render::Generated;
+use llsd_render::objects::Owner;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -36,12 +37,12 @@ use super::apply::is_ours;
 use super::metadata_response;
 use crate::cache::{ClusterCache, PAGE_SIZE, Packed, Packer, Scope};
 pub(crate) use basis::Basis;
+pub(crate) use notes::{Mark, MarkState, Notes};
 pub(crate) use resolution::{AuthorInputs, Resolution};
+use state::{PackedResolution, State, pod_digest};
 
 /// Revisions of one resource that are kept: the one in effect, and the one to go back to.
 const KEPT: usize = 2;
-/// Memory for compressed resolutions: tens of thousands of them.
-const MAX_BYTES: usize = 64 << 20;
 /// Between the name of the resource and the number of the revision.
 const INFIX: &str = "-rev-";
 
@@ -63,42 +64,6 @@ pub(crate) struct Revision {
     pub(crate) resolution: Resolution,
 }
 
-/// The annotations of a revision. Unlike its data, they can change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
-    /// The last values of the annotations [`labels::UPDATE`] and [`labels::UNDO`] of the resource that
-    /// were answered.
-    pub(crate) update: Option<String>,
-    pub(crate) undo: Option<String>,
-    /// The rollout that created the revision.
-    pub(crate) rollout: Option<Mark>,
-}
-
-/// The part of one resource in a rollout.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Mark {
-    /// What is rolled out: for each rollout its target.
-    pub(crate) targets: BTreeMap<String, String>,
-    pub(crate) state: MarkState,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) message: String,
-}
-
-/// How far a resource is in a rollout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum MarkState {
-    /// Its new pods are not all available yet.
-    Progressing,
-    /// Its new pods are available.
-    Updated,
-    /// Its pods did not have to change.
-    Unchanged,
-    /// Its new pods did not become available, and it has its previous resolution again.
-    RolledBack,
-}
-
 /// The recorded resolutions of all resources.
 pub(crate) struct Revisions {
     client: Client,
@@ -106,32 +71,6 @@ pub(crate) struct Revisions {
     packer: Packer<Resolution>,
     state: Mutex<State>,
     is_loaded: OnceCell<()>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The numbers of the revisions of each resource, by its uid. `None` until the first use: only the
-    /// leader writes revisions, so that a list at that time and its own writes are complete.
-    numbers: Option<HashMap<String, BTreeSet<i64>>>,
-    /// The newest resolution of each resource, by its uid.
-    records: HashMap<String, Record>,
-    bytes: usize,
-    /// The uid of each resource, by namespace and name.
-    uids: HashMap<(String, String), String>,
-    /// The uids of resources that were listed and have no recorded resolution yet. They may be older
-    /// than this process.
-    listed: HashSet<String>,
-}
-
-/// A resolution in memory.
-struct Record {
-    /// The namespace and name of its revision. An object of another namespace can claim any owner.
-    namespace: String,
-    name: String,
-    packed: Packed,
-    /// See [`pod_digest`].
-    pod_digest: Option<String>,
-    basis: Option<Basis>,
 }
 
 impl Revisions {
@@ -217,7 +156,7 @@ impl Revisions {
     pub(crate) fn basis(&self, owner: &Owner) -> Option<Basis> {
         let (_, head) = self.heads(owner).into_iter().next()?;
         let state = self.state.lock();
-        state.record(owner, &head.name_any())?.basis.clone()
+        state.resolution(owner, &head.name_any())?.basis.clone()
     }
 
     /// The resolution before the one in effect.
@@ -250,21 +189,14 @@ impl Revisions {
 
     /// Whether the resolution in effect is known to have the same configuration as `generated`.
     pub(crate) fn has_configuration(&self, owner: &Owner, generated: &Generated) -> bool {
-        let digest = Some(pod_digest(generated));
-        let state = self.state.lock();
-        let numbers = state.numbers.as_ref();
-        let newest = numbers.and_then(|all| all.get(&owner.uid)?.last());
-        // A replica that was not the leader may have an older one.
-        let record = state.records.get(&owner.uid);
-        let record = record
-            .filter(|one| one.namespace == owner.namespace && number(&one.name).as_ref() == newest);
-        record.is_some_and(|one| one.pod_digest == digest)
+        let digest = pod_digest(generated);
+        self.state.lock().has_configuration(owner, &digest)
     }
 
     /// The part of each resource in rollouts, by namespace and name.
     pub(crate) fn marks(&self) -> BTreeMap<(String, String), Mark> {
         let mut state = self.state.lock();
-        let numbers = state.numbers.get_or_insert_with(|| index(&self.cache));
+        let numbers = state.numbers(&self.cache);
         let marked = self.cache.revisions.select_grouped(|head| {
             let revision = head.name_any();
             let (name, number) = revision.rsplit_once(INFIX)?;
@@ -356,7 +288,7 @@ impl Revisions {
 
     /// The bytes of the resolutions in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.state.lock().bytes
+        self.state.lock().bytes()
     }
 
     /// Drops what is stored for a deleted resource that has this name.
@@ -378,7 +310,7 @@ impl Revisions {
         let mut state = self.state.lock();
         let resource = (owner.namespace.clone(), owner.name.clone());
         state.uids.insert(resource, owner.uid.clone());
-        let numbers = state.numbers.get_or_insert_with(|| index(&self.cache));
+        let numbers = state.numbers(&self.cache);
         let numbers = numbers.get(&owner.uid).into_iter().flatten().rev();
         let find = |number: &i64| {
             let name = format!("{}{INFIX}{number}", owner.name);
@@ -397,7 +329,7 @@ impl Revisions {
         let name = head.name_any();
         let known = {
             let state = self.state.lock();
-            state.record(owner, &name).map(|one| one.packed.clone())
+            state.resolution(owner, &name).map(|one| one.packed.clone())
         };
         let resolution = match known.and_then(|packed| self.packer.unpack(&packed)) {
             Some(resolution) => resolution,
@@ -449,17 +381,8 @@ impl Revisions {
         resolution: &Resolution,
         packed: Packed,
     ) {
-        let record = Record {
-            namespace,
-            name,
-            packed,
-            pod_digest: match &resolution.plan {
-                ConfigPlan::Generated(generated) => Some(pod_digest(generated)),
-                ConfigPlan::Override { .. } | ConfigPlan::DistributionDefault => None,
-            },
-            basis: Basis::of(resolution),
-        };
-        self.state.lock().store(uid, record);
+        let resolution = PackedResolution::new(namespace, name, resolution, packed);
+        self.state.lock().store(uid, resolution);
     }
 
     /// Deletes a revision of an earlier resource of the same name, which was deleted without it.
@@ -518,86 +441,6 @@ impl Revisions {
     }
 }
 
-impl State {
-    fn record(&self, owner: &Owner, name: &str) -> Option<&Record> {
-        let record = self.records.get(&owner.uid)?;
-        (record.namespace == owner.namespace && record.name == name).then_some(record)
-    }
-
-    /// The number of the revision whose resolution is stored.
-    fn stored_number(&self, uid: &str) -> Option<i64> {
-        number(&self.records.get(uid)?.name)
-    }
-
-    /// Stores a resolution. Any other one makes room for it, because all are equally likely to be
-    /// needed next.
-    fn store(&mut self, uid: &str, record: Record) {
-        self.forget(uid);
-        while self.bytes + record.packed.len() > MAX_BYTES {
-            let Some(other) = self.records.keys().next().cloned() else {
-                return;
-            };
-            self.forget(&other);
-        }
-        self.bytes += record.packed.len();
-        self.records.insert(uid.to_owned(), record);
-    }
-
-    fn forget_resource(&mut self, uid: &str) {
-        self.forget(uid);
-        self.listed.remove(uid);
-        if let Some(numbers) = &mut self.numbers {
-            numbers.remove(uid);
-        }
-    }
-
-    fn forget(&mut self, uid: &str) {
-        if let Some(record) = self.records.remove(uid) {
-            self.bytes -= record.packed.len();
-        }
-    }
-}
-
-impl Notes {
-    pub(crate) fn of(head: &DynamicObject) -> Self {
-        let annotations = head.annotations();
-        let rollout = annotations.get(labels::ROLLOUT);
-        Self {
-            update: annotations.get(labels::UPDATE).cloned(),
-            undo: annotations.get(labels::UNDO).cloned(),
-            rollout: rollout.and_then(|text| serde_json::from_str(text).ok()),
-        }
-    }
-
-    /// The requests in the annotations of a resource, as answered.
-    pub(crate) fn answering(cr: &impl ResourceExt) -> Self {
-        Self {
-            update: cr.annotations().get(labels::UPDATE).cloned(),
-            undo: cr.annotations().get(labels::UNDO).cloned(),
-            rollout: None,
-        }
-    }
-
-    fn annotations(&self) -> BTreeMap<&'static str, String> {
-        let Self {
-            update,
-            undo,
-            rollout,
-        } = self;
-        let rollout = rollout
-            .as_ref()
-            .and_then(|mark| serde_json::to_string(mark).ok());
-        let all = [
-            (labels::UPDATE, update.clone()),
-            (labels::UNDO, undo.clone()),
-            (labels::ROLLOUT, rollout),
-        ];
-        all.into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect()
-    }
-}
-
 fn metadata(owner: &Owner, name: &str, notes: &Notes) -> ObjectMeta {
     let labels = [
         (labels::MANAGED_BY, labels::MANAGER),
@@ -627,33 +470,6 @@ fn metadata(owner: &Owner, name: &str, notes: &Notes) -> ObjectMeta {
     }
 }
 
-/// The numbers of all revisions in the cache, by the uid of their resource.
-fn index(cache: &ClusterCache) -> HashMap<String, BTreeSet<i64>> {
-    let mut numbers: HashMap<String, BTreeSet<i64>> = HashMap::new();
-    let all = cache.revisions.select(|head| {
-        Some((
-            owner_uid(head.owner_references())?,
-            number(&head.name_any())?,
-        ))
-    });
-    for (uid, number) in all {
-        numbers.entry(uid).or_default().insert(number);
-    }
-    numbers
-}
-
-/// Digest of the parts of a configuration that its pods depend on.
-fn pod_digest(generated: &Generated) -> String {
-    let Generated {
-        receipt,
-        variables,
-        startup,
-        ..
-    } = generated;
-    // The digest of the file stands for the file. Writing to memory cannot fail, and all keys are strings.
-    digest::of(serde_json::to_vec(&(&receipt.output, variables, startup)).unwrap_or_default())
-}
-
 /// The uid of the resource among the owners of a revision.
 fn owner_uid(owners: &[OwnerReference]) -> Option<String> {
     let mut owners = owners.iter();
@@ -670,51 +486,5 @@ fn failure(verb: &'static str, name: &str, error: kube::Error) -> Error {
         verb,
         name: name.to_owned(),
         error: Box::new(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn owner(namespace: &str) -> Owner {
-        Owner {
-            namespace: namespace.to_owned(),
-            name: "demo".to_owned(),
-            uid: "1".to_owned(),
-            pod_app: labels::PRODUCT,
-        }
-    }
-
-    fn state(namespace: &str) -> State {
-        let record = Record {
-            namespace: namespace.to_owned(),
-            name: "demo-rev-1".to_owned(),
-            packed: Packer::<Vec<u8>>::new().pack(&vec![7]),
-            pod_digest: None,
-            basis: None,
-        };
-        let mut state = State::default();
-        state.store("1", record);
-        state
-    }
-
-    #[test]
-    fn an_object_of_another_namespace_is_not_the_resolution_of_a_resource() {
-        let state = state("hostile");
-        assert!(state.record(&owner("team"), "demo-rev-1").is_none());
-        assert!(state.record(&owner("hostile"), "demo-rev-1").is_some());
-        assert!(state.record(&owner("hostile"), "demo-rev-2").is_none());
-    }
-
-    #[test]
-    fn nothing_is_kept_of_a_deleted_resource() {
-        let mut state = state("team");
-        state.listed.insert("1".to_owned());
-        state.numbers = Some(HashMap::from([("1".to_owned(), BTreeSet::from([1]))]));
-        state.forget_resource("1");
-        assert_eq!(state.bytes, 0);
-        assert!(state.records.is_empty() && state.listed.is_empty());
-        assert_eq!(state.numbers, Some(HashMap::new()));
     }
 }
