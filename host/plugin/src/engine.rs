@@ -1,9 +1,7 @@
-//! The wasmtime engine, and the thread that increments its epoch.
+//! The wasmtime engine, and the semaphore that limits how many guests run at the same time.
 //!
 //! Every setting either makes a guest's output the same on every machine or disables something that
 //! a pure function does not need. The settings are part of the compile cache's key.
-
-use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::{
@@ -13,11 +11,11 @@ use wasmtime::{
 use crate::limits::{MEMORIES, TABLES};
 use crate::semaphore::{Permit, Semaphore};
 
-/// Interval between epoch increments, and so the precision of the wall-clock limit.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
+/// Stack of a guest, more than adapters need.
+const GUEST_STACK: usize = 512 << 10;
 
-/// Stack of a guest. More than adapters need, and small enough for any thread.
-pub(crate) const GUEST_STACK: usize = 512 << 10;
+/// Stack for the host's own frames around a guest: lowering, lifting and trap handling.
+const HOST_STACK: usize = 512 << 10;
 
 /// Maximum number of functions in the backtrace of a trap.
 const BACKTRACE_FRAMES: usize = 16;
@@ -32,6 +30,9 @@ pub(crate) const GUESTS_OF_COMPILER: usize = 2;
 /// Memory of a pool slot that stays resident, zeroed, for the next guest. More than a typical call
 /// touches.
 const RESIDENT_MEMORY: usize = 1 << 20;
+
+/// Stack of a pool slot that stays resident, zeroed, for the next guest.
+const RESIDENT_STACK: usize = 32 << 10;
 
 /// The engine of a host, and the semaphore that limits concurrent guests.
 pub(crate) struct Sandbox {
@@ -48,11 +49,11 @@ pub(crate) struct Reserved<'s> {
 }
 
 impl Sandbox {
-    /// Creates the engine and starts its epoch thread.
+    /// Creates the engine.
     ///
     /// The pooling allocator reserves address space in advance, because mapping and unmapping memory
     /// takes longer than most calls. If the address space is not available, each call maps its own.
-    pub(crate) fn start() -> wasmtime::Result<Self> {
+    pub(crate) fn new() -> wasmtime::Result<Self> {
         let engine = match Engine::new(config(true).allocation_strategy(pool())) {
             Ok(engine) => engine,
             Err(error) => {
@@ -60,7 +61,6 @@ impl Sandbox {
                 Engine::new(&config(true))?
             }
         };
-        tick(&engine);
         Ok(Self {
             engine,
             guests: Semaphore::new(GUESTS),
@@ -93,6 +93,7 @@ fn pool() -> PoolingAllocationConfig {
         .total_core_instances(u32::MAX)
         .total_memories(count(MEMORIES))
         .total_tables(count(TABLES))
+        .total_stacks(count(1))
         .max_memory_size(1 << 32)
         .max_tables_per_module(TABLES as u32)
         .max_memories_per_module(MEMORIES as u32)
@@ -101,6 +102,7 @@ fn pool() -> PoolingAllocationConfig {
         .max_component_instance_size(16 << 20)
         .linear_memory_keep_resident(RESIDENT_MEMORY)
         .table_keep_resident(64 << 10)
+        .async_stack_keep_resident(RESIDENT_STACK)
         .pagemap_scan(Enabled::Auto);
     pool
 }
@@ -121,11 +123,11 @@ fn config(is_parallel: bool) -> Config {
         .strategy(Strategy::Cranelift)
         .cranelift_opt_level(OptLevel::Speed)
         .parallel_compilation(is_parallel)
-        // Fuel is the deciding limit; epoch interruption is the backstop.
         .consume_fuel(true)
         .operator_cost(cost)
-        .epoch_interruption(true)
+        // A guest that recurses without end must reach its own limit before the end of its stack.
         .max_wasm_stack(GUEST_STACK)
+        .async_stack_size(GUEST_STACK + HOST_STACK)
         // The same input must produce the same bytes on every machine.
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)
@@ -145,35 +147,4 @@ fn config(is_parallel: bool) -> Config {
         .generate_address_map(false)
         .native_unwind_info(false);
     config
-}
-
-/// Starts the thread that increments the epoch for as long as the engine exists.
-///
-/// The thread sleeps between ticks instead of catching up, so that a machine that was suspended does
-/// not interrupt healthy guests with a burst of ticks.
-fn tick(engine: &Engine) {
-    let engine = engine.weak();
-    let ticker = move || {
-        loop {
-            std::thread::sleep(TICK);
-            match engine.upgrade() {
-                Some(engine) => engine.increment_epoch(),
-                None => return,
-            }
-        }
-    };
-    // Without the thread there is no wall-clock limit, but fuel still limits each call.
-    if let Err(error) = std::thread::Builder::new()
-        .name("plugin-epoch".into())
-        .spawn(ticker)
-    {
-        tracing::error!(%error, "failed to start the epoch thread; only fuel limits plugin calls");
-    }
-}
-
-/// The epoch deadline for a time limit: at least one whole tick longer than the limit.
-pub(crate) fn ticks(wall_clock: Duration) -> u64 {
-    u64::try_from(wall_clock.as_millis().div_ceil(TICK.as_millis()))
-        .unwrap_or(u64::MAX)
-        .saturating_add(1)
 }

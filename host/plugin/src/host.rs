@@ -70,7 +70,7 @@ struct Inner {
 }
 
 impl Host {
-    /// Creates the engine and starts its epoch thread.
+    /// Creates the engine.
     pub fn new(config: HostConfig) -> Result<Self, HostError> {
         let HostConfig {
             limits,
@@ -79,7 +79,7 @@ impl Host {
             result_cache,
             observer,
         } = config;
-        let sandbox = Sandbox::start().map_err(|error| HostError(error_chain(&error)))?;
+        let sandbox = Sandbox::new().map_err(|error| HostError(error_chain(&error)))?;
         let shared = Arc::new(Shared {
             sandbox,
             results: ResultCache::new(result_cache),

@@ -5,7 +5,12 @@ macro_rules! world {
         #[doc = $doc]
         #[allow(missing_docs, unreachable_pub, unsafe_code, reason = "generated from the WIT by wasmtime")]
         pub(crate) mod $module {
-            wasmtime::component::bindgen!({ path: "../../wit/v1.0.0", world: $world });
+            wasmtime::component::bindgen!({
+                path: "../../wit/v1.0.0",
+                world: $world,
+                // A guest is suspended from time to time, see `call.rs`.
+                exports: { default: async },
+            });
 
             use exports::llamastack::config_adapter::types as wire;
             use llsd_adapter_sdk::exchange::Text;
